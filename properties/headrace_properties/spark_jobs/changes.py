@@ -12,8 +12,8 @@ _OTHER_START_MS = 1_900_000_000_000
 _WITHOUT_DATA = 2
 """Batches without data behind the input, in which the last timers fire."""
 BY_CLOCK = (
-    "its timers or TTLs follow the clock of batches, so other times were not tried, and other cuts of the input and delayed rows "
-    "only while it stands still"
+    "its timers or TTLs follow the clock of batches, so of other times only a rest behind each batch was tried, and other cuts "
+    "of the input and delayed rows only while it stands still"
 )
 """Which schedules are not tried for a job that follows the clock of batches, and why."""
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from headrace.api.errors import HeadraceError
@@ -200,6 +201,10 @@ def schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:
         how = "two batches later" if schedule.delayed else "again two batches later"
         how += f", {round(schedule.step_ms / 500):,} s after the first time" * (cause is Cause.FORGOTTEN)
         return f"with {size}, of which {' and '.join(moved) or 'none'} comes {how}"
+    if schedule.steps_ms and cause is not Cause.CHANCE:
+        rest = max(schedule.steps_ms)
+        behind = schedule.steps_ms.index(rest)
+        return f"with {size}, and a rest of {timedelta(milliseconds=rest)} (h:min:s) behind batch {behind}"
     if schedule.cuts is not None:
         size += f", cut into {', '.join(str(len(batch)) for batch in schedule.batches(feed) if batch)}"
     if schedule.frame_rows is not None:

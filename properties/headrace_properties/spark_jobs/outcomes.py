@@ -22,6 +22,7 @@ from headrace_properties.spark_jobs.job_findings import EFFECT_FIRST, NO_OUTPUT,
 from headrace_properties.spark_jobs.odd_records import told_of_odd_records
 from headrace_properties.spark_jobs.promised import QueryJudge
 from headrace_properties.spark_jobs.query_probe import QueryProbe
+from headrace_properties.spark_jobs.rests import rests, told_of_stops
 from headrace_properties.spark_jobs.runs import StoppedError, run_changed
 from headrace_properties.spark_jobs.smaller_feeds import TRIES, narrowed, shrunk
 from headrace_properties.spark_jobs.swallowed import RaisedCall, heard_run
@@ -80,7 +81,7 @@ def check_job(
         report = search.run(schedules, seed, progress)
         if report.schedules == schedules:
             odd = told_of_odd_records(replace(probe.job, sink=job.sink), feed, report.outcome)
-            report = replace(report, notes=(*report.notes, *odd))
+            report = replace(report, notes=(*report.notes, *odd, *told_of_stops(probe)))
     untested = (f"the promise {name} {why}" for name, why in search.untested() if name not in allow_unknown)
     return replace(report, unknown=(*report.unknown, *untested))
 
@@ -158,6 +159,8 @@ class _Search:
             return JobReport(ranked(self._findings.values()), (EFFECT_FIRST,), 0, 0, calm)
         self._ask(QueryTrial(Cause.PROMISE))
         done, most_late = self._tried(schedules, seed, progress)
+        for trial in rests(self._probe) if done == schedules else ():
+            self._take(trial)
         unknown = [] if any(calm.outputs.values()) else [_no_output(self._probe.job, calm)]
         if done < schedules:
             unknown.append(f"the search was stopped after {done:,} of {schedules:,} schedules")

@@ -153,7 +153,8 @@ class Noted:
     lost: list[LostTimer] = field(default_factory=list)  # timers that are lost
     # state that is gone when the timer that needs it fires
     expired: list[ExpiredState] = field(default_factory=list)
-    expiring: set[str] = field(default_factory=set)  # the variables of state that expire by themselves
+    # the TTL, in ms, of each variable of state that expires by itself
+    expiring: dict[str, int] = field(default_factory=dict)
     # of each variable and key with a TTL, when it expires, in ms of processing time
     lifetimes: dict[tuple[str, Any], int] = field(default_factory=dict)
     memory: dict[str, bytes] = field(default_factory=dict)  # what is outside state, pickled, by its name
@@ -373,7 +374,7 @@ class _Handle:
                 variable = _State(stateName, variable, self._told)
             if not ttl_ms:
                 return variable
-            _noted().expiring.add(stateName)
+            _noted().expiring[stateName] = ttl_ms
             return _Expiring(variable, stateName, ttl_ms, self)
 
         return declare
