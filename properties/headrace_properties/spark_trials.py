@@ -10,12 +10,13 @@ from typing import ClassVar
 from msgspec import structs
 
 from headrace.api.errors import HeadraceError
-from headrace_properties.findings import Finding, Kind, ranked
+from headrace_properties.findings import Finding, FindingClass, Kind, ranked
 from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried
 from headrace_properties.replays import Replay, to_replay
 from headrace_properties.spark_jobs.both_engines import compared
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.explaining import Explanation, explain_query, explain_sink, placed
+from headrace_properties.spark_jobs.machine_zones import by_machine_zone
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_again
 from headrace_properties.spark_jobs.sink_findings import finding_of_sink, question_of_sink
 from headrace_properties.spark_jobs.smaller_feeds import narrowed
@@ -113,13 +114,28 @@ class SparkTrials:
     def search(self) -> None:
         """Run the schedules and the trials of the sink. What the second engine cannot try is said, and the first one's counts."""
         first, *others = self.target.engines
-        self.report = self._upgraded(self._verified(first))
+        self.report = self._in_zones(self._upgraded(self._verified(first)))
         for target in others:
             try:
                 self.report = compared(self.report, self._verified(target))
             except HeadraceError as error:
                 unknown = (*self.report.unknown, f"on the real Spark: {error}")
                 self.report = dataclasses.replace(self.report, unknown=unknown)
+
+    def _in_zones(self, report: SparkReport) -> SparkReport:
+        """Return a report with what depends on the machine's time zone."""
+        is_tried = self.target.engines[0].laboratory is None and not is_used() and not self._is_over(report)
+        found = by_machine_zone(self.target) if is_tried and Cause.ZONE not in self.allow else None
+        if found is None:
+            return report
+        if found.finding_class is FindingClass.NOTE:
+            return dataclasses.replace(report, notes=(*report.notes, str(found)))
+        return dataclasses.replace(report, findings=ranked([*report.findings, found]))
+
+    def _is_over(self, report: SparkReport) -> bool:
+        """Return whether a search was stopped, or nothing ran."""
+        stopped = report.sink is not None and report.sink.stopped
+        return stopped or (report.job is not None and report.job.schedules < self.schedules)
 
     def _upgraded(self, report: SparkReport) -> SparkReport:
         """Return a report with what comes of going on from the checkpoint of an earlier version, if one is named."""
@@ -222,6 +238,10 @@ class Again:
             if trial.cause is Cause.UPGRADE:
                 self.finding = None if target.upgrade is None else target.upgrade.find(trial)
                 return
+            if trial.cause is Cause.ZONE:
+                smaller = dataclasses.replace(target, feed=narrowed(target.feed, trial.kept))
+                self.finding = by_machine_zone(smaller)
+                return
             found = check_again(target.job, target.feed, trial, target.promises, target.limits)
             self.finding = None if found is None else placed(target.job, target.feed, found)
         elif target.job.sink.function is not None:
@@ -239,7 +259,7 @@ class Again:
     def explanation(self) -> Explanation | None:
         """Explain the finding, if there is one."""
         if self.finding is not None and isinstance(self.finding.trial, QueryTrial):
-            if self.finding.trial.cause is Cause.UPGRADE:
+            if self.finding.trial.cause in {Cause.UPGRADE, Cause.ZONE}:
                 return None
             return explain_query(self._target.job, self._target.feed, self.finding.trial)
         return None if self._sink is None or self.finding is None else explain_sink(self._sink)

@@ -26,6 +26,7 @@ class Cause(Enum):
     ERROR = "error"
     DUPLICATES = "duplicates"
     FORGOTTEN = "forgotten"
+    ZONE = "zone"
     PROMISE = "promise"
     EFFECT = "effect"
     VALUE = "value"
@@ -120,6 +121,11 @@ CAUSES = {
     Cause.ORDER: CauseRow(
         "depends on the order of rows", "Compare event times instead of relying on arrival",
         _ASKED, allowable=True, answer="source=FeedSource(ordered=True)",
+    ),
+    Cause.ZONE: CauseRow(
+        remedy="Set spark.sql.session.timeZone, and give Python's datetimes a zone: datetime.fromtimestamp(s, UTC), "
+        "at.astimezone(ZoneInfo(...)); or take dates in columns, F.to_date(...)",
+        finding_class=_ASKED, allowable=True,
     ),
     Cause.GROWTH: CauseRow(
         remedy="Register a timer that clears it, or give it a TTL",

@@ -6,15 +6,17 @@ show is left to the trials. A query for looking (console, memory) is said to be 
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from headrace.spark.runtime.settings import ROCKSDB
 from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import place_at
 from headrace_sim.spark.client.settings import STATE_STORE
-from headrace_sim.spark.columns.in_force import unheeded
+from headrace_sim.spark.columns.in_force import ZONE, unheeded
+from headrace_sim.spark.columns.zones import zone_of
 from headrace_sim.spark.job import Source, SparkJob, TransformWithState
-from headrace_sim.spark.plan.drawn_columns import drawn_columns
+from headrace_sim.spark.plan.drawn_columns import drawn_columns, windows_of_days
 from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, StreamingSink, streaming_sink, written_again
 from headrace_sim.spark.tables.connectors import Repeated
 
@@ -210,6 +212,16 @@ def _unheeded(job: SparkJob) -> Iterator[tuple[str, str]]:
     yield from ((setting, job.sink.place) for setting in unheeded(values))
 
 
+def _days_of_utc(job: SparkJob) -> Iterator[tuple[str, str]]:
+    zone = job.state.settings.values.get(ZONE, "") if job.state else ""
+    seasons = (datetime(2030, month, 1, tzinfo=UTC).astimezone(zone_of(zone)) for month in (1, 7) if zone)
+    if any(at.utcoffset() for at in seasons):
+        yield from (
+            (f"{length} begins at midnight of UTC, not of {zone}", job.sink.place)
+            for length in windows_of_days(job.plan)
+        )
+
+
 def _unfit_store(job: SparkJob) -> Iterator[tuple[str, str]]:
     for step in job.steps:
         if isinstance(step, TransformWithState) and job.state is not None:
@@ -273,6 +285,12 @@ RULES = (
         "store", _unfit_store, "transformWithState does not start with {}",
         f"Set {STATE_STORE} to {ROCKSDB}, if the cluster's settings do not",
         f"{_SPARK}/structured-streaming-transform-with-state.html",
+        FindingClass.NOTE,
+    ),
+    ReviewRule(
+        "days", _days_of_utc, "a window of {}, which is the session's time zone",
+        "Group by F.to_date(...), or give window() the start of a day: its fourth argument",
+        "https://spark.apache.org/docs/latest/api/python/reference/pyspark.sql/api/pyspark.sql.functions.window.html",
         FindingClass.NOTE,
     ),
     ReviewRule(

@@ -25,6 +25,7 @@ from headrace_properties.spark_jobs.workers import WorkerModules
 from headrace_properties.user_code.tracing import Trace, tracing
 from headrace_sim.spark.columns.drawn_values import START
 from headrace_sim.spark.columns.expressions import columns_at
+from headrace_sim.spark.columns.zones import machines_clock
 from headrace_sim.spark.job import ApplyWithState, SparkJob, Step, TransformWithState
 from headrace_sim.spark.query.queries import Batch, Checkpoint, Event, Outcome, run_job
 from headrace_sim.spark.query.schedules import Feed, Schedule
@@ -93,7 +94,7 @@ def run_changed(
         if after_batch is not None:
             after_batch(batch, outcome)
 
-    with _chance(1 if changed is Cause.CHANCE else 0), columns_at(START):
+    with _chance(1 if changed is Cause.CHANCE else 0), columns_at(machines_clock(START).replace(tzinfo=None)):
         try:
             return _ended(
                 lambda: run_job(
@@ -152,7 +153,7 @@ class _chance:  # noqa: N801  a context
     def __init__(self, seed: int) -> None:
         self._dice = random.Random(seed)
         day = datetime(2030 + seed, 1 + seed, 1 + seed, 7 * seed, tzinfo=UTC)
-        self._day = time_machine.travel(day, tick=False)
+        self._day = time_machine.travel(machines_clock(day), tick=False)
         self._entropy = patch.object(os, "urandom", self._dice.randbytes)
 
     def __enter__(self) -> None:

@@ -117,6 +117,32 @@ def test_store_with_which_spark_does_not_start_a_processor_is_noted(
     assert sum("does not start with HDFSBackedStateStoreProvider" in note for note in notes) == noted
 
 
+@pytest.mark.parametrize(
+    ("zone", "window", "is_told"),
+    [
+        ("Europe/Berlin", ("1 day",), True),
+        ("Asia/Kolkata", ("24 hours", "24 hours"), True),
+        ("Europe/Berlin", ("1 day", "1 day", "23 hours"), False),
+        ("Europe/Berlin", ("1 hour",), False),
+        ("Europe/London", ("7 days",), True),  # in summer
+        ("Etc/UTC", ("1 day",), False),
+        ("", ("1 day",), False),
+    ],
+)
+def test_window_of_a_day_that_is_not_one_of_the_sessions_zone_is_noted(
+    zone: str, window: tuple[str, ...], is_told: bool
+) -> None:
+    def job(rows: Any) -> Any:
+        if zone:
+            rows.sparkSession.conf.set("spark.sql.session.timeZone", zone)
+        days = rows.withWatermark("at", "1 hour").groupBy(F.window("at", *window)).count()
+        return days.writeStream.format("delta").option("checkpointLocation", "/c").start("out")
+
+    notes = review_query(record(job, "id STRING, at TIMESTAMP")).notes
+    told = f"a window of {window[0]} begins at midnight of UTC, not of {zone}"
+    assert any(told in note for note in notes) is is_told
+
+
 def test_sound_query_is_left_alone() -> None:
     review = review_query(_SOUND)
     assert (review.findings, review.unknown) == ((), ())

@@ -4,14 +4,45 @@ Spark's texts, days and hours are those of the session's zone. Without one, both
 """
 
 import re
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from pyspark.errors import IllegalArgumentException
+from pyspark.sql import types as t
 
+from headrace_sim.spark.columns.held import held
 from headrace_sim.spark.columns.in_force import ZONE, in_force, is_set
+
+_MACHINE = ContextVar("the time zone of the machine that runs a trial", default="UTC")
+
+
+def machine_in(zone: str) -> AbstractContextManager[Any]:
+    """Let trials run on a machine of this time zone within."""
+    return held(_MACHINE, zone)
+
+
+def machines_clock(at: datetime) -> datetime:
+    """Return an instant with the time zone of the machine that runs a trial. Without one, ``at`` is of UTC."""
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(ZoneInfo(_MACHINE.get()))
+
+
+def of_machine(value: Any, kind: t.DataType) -> Any:
+    """Return a value of this type whose times, without a zone, are of UTC, as a clock of that machine shows them."""
+    match kind:
+        case t.TimestampType() if isinstance(value, datetime):
+            return machines_clock(value).replace(tzinfo=None)
+        case t.StructType() if isinstance(value, tuple):
+            return tuple(
+                of_machine(part, field.dataType) for part, field in zip(value, kind.fields, strict=True)
+            )
+        case t.ArrayType() if isinstance(value, list):
+            return [of_machine(part, kind.elementType) for part in value]
+        case _:
+            return value
 
 
 def wall_time(at: datetime) -> datetime:

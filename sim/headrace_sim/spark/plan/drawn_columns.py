@@ -1,4 +1,4 @@
-"""The columns of a plan that are drawn, or counted, anew when a batch is run again."""
+"""The columns of a plan that are drawn, or counted, anew when a batch is run again; and its windows of whole days."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,6 +11,10 @@ _DRAWN = frozenset(
 )
 """Functions that give something else then. Clocks are not among them: Spark keeps a batch's time."""
 
+_DAYS = re.compile(r"\s*(?:\d+\s+(?:days?|weeks?)|(?:24|48|72|96|168)\s+hours?)\s*", re.IGNORECASE)
+_WITH_START = 3
+"""How many arguments behind the column a call of ``window`` has, if it says where windows start."""
+
 
 def drawn_columns(plan: bytes) -> frozenset[str]:
     """Return the names of columns that are computed by such a function. ``plan``: a relation, as PySpark's client sends it."""
@@ -18,6 +22,19 @@ def drawn_columns(plan: bytes) -> frozenset[str]:
     return frozenset(
         name for alias in named if any(map(_is_drawn, _parts(alias.expr))) for name in alias.name
     )
+
+
+def windows_of_days(plan: bytes) -> list[str]:
+    """Return the lengths of windows of time that are whole days, and begin with a day of UTC: Spark counts them from 1970."""
+    calls = (
+        part for part in _parts(Relation.FromString(plan)) if isinstance(part, Expression.UnresolvedFunction)
+    )
+    given = [
+        [argument.literal.string for argument in call.arguments[1:]]
+        for call in calls
+        if call.function_name.lower() == "window"
+    ]
+    return [lengths[0] for lengths in given if len(lengths) < _WITH_START and _DAYS.fullmatch(lengths[0])]
 
 
 def _is_drawn(part: Message) -> bool:

@@ -33,6 +33,7 @@ from headrace_sim.spark.client.sessions import Session, connected
 from headrace_sim.spark.columns.draws import forget_draws
 from headrace_sim.spark.columns.evaluations import begin_noting, differing
 from headrace_sim.spark.columns.task_context import begin_batch
+from headrace_sim.spark.columns.zones import machines_clock
 from headrace_sim.spark.real.answers import is_open_way, opened
 from headrace_sim.spark.refusals import definition_of, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
@@ -467,7 +468,7 @@ def _settle_chance(seed: int) -> None:
     random._urandom = chance.randbytes  # type: ignore[attr-defined]
     names = (f"{seed}{chance.getrandbits(32):08x}" for _ in iter(int, 1))
     tempfile._name_sequence = names  # type: ignore[attr-defined]
-    clock = time_machine.travel(_START + timedelta(days=seed, hours=seed)).start()
+    clock = time_machine.travel(machines_clock(_START + timedelta(days=seed, hours=seed))).start()
     time.sleep = clock.shift  # type: ignore[assignment]  # who waits for something to pass need not
 
 

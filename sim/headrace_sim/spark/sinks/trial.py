@@ -172,6 +172,7 @@ def undisturbed_run(
     prepare: Callable[[], Any] | None,
     state: SessionState | None = None,
     keys: Mapping[str, Sequence[str]] | None = None,
+    chance: int = 0,
 ) -> Trial:
-    """Run a sink once without faults; the arguments and the errors are those of `check_sink`."""
-    return undisturbed(_sink(function, batches, schema, prepare, keys, state))
+    """Run a sink once without faults; the arguments and the errors are those of `check_sink`, and ``chance`` of `undisturbed`."""
+    return undisturbed(_sink(function, batches, schema, prepare, keys, state), chance)
