@@ -117,7 +117,7 @@ def test_query_whose_timers_go_by_the_clock_ends_and_has_the_store_of_its_state(
     program = CLOCKED.replace("spark.conf.set", "print")
     trial = tried(jvm, tmp_path, READ + program + WRITTEN, SinkFault(SinkFaultKind.KILL, 1, 1))
     assert {finding.wrong for finding in trial.findings} == set()
-    assert {len(rows) for rows in trial.left.values()} == {3}
+    assert {rows.total() for rows in trial.left.values()} == {3}
 
 
 @pytest.mark.parametrize(("told", "found"), [("seen", {Wrong.MEMORY}), ("n", set())])
