@@ -106,7 +106,7 @@ def _told(job: CorpusJob, engine: str) -> Outcomes:
         told[label] = {
             "found": sorted({finding.kind.name for finding in report.findings}) if report else [],
             "points": {wrong: ", ".join(places) for wrong, places in points.items()},
-            "left": {name: _rows(items.elements()) for name, items in sorted(left.items())},
+            "left": _tables({name: _rows(items.elements()) for name, items in sorted(left.items())}),
         }
     return told
 
@@ -123,6 +123,17 @@ def _left(part: SparkTrials) -> dict[str, Counter[Item]]:
             batch = {"batch": number} if is_for_looking(part.target.job) else {}
             left.update(_item(_named(row, output) | batch) for row in rows)
     return {"": left}
+
+
+def _tables(left: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return rows by table, where the simulation has a destination for each partition."""
+    tables: dict[str, list[str]] = {}
+    for name, rows in left.items():
+        folder, _, part = name.rpartition("/")
+        is_partition = "=" in part
+        of_table = tables.setdefault(folder if is_partition else name, [])
+        of_table += [f"{row}, {part}" for row in rows] if is_partition else rows
+    return {name: sorted(rows) for name, rows in tables.items()}
 
 
 def _item(row: dict[str, Any]) -> Item:
