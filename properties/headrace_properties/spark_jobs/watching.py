@@ -22,7 +22,7 @@ from headrace_sim.spark.columns.values import Altered, altered_told, key_part
 from headrace_sim.spark.job import ApplyWithState, Columns, MapInPandas, SparkJob, TransformWithState
 from headrace_sim.spark.refusals import definition_of, is_library, users_place
 
-_PLAIN = (bool, bytes, bytearray, complex, dict, float, frozenset, int, list, set, str, tuple)
+_PLAIN = (bool, bytes, bytearray, complex, deque, dict, float, frozenset, int, list, set, str, tuple)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,16 +262,42 @@ def _compare(handler: Any, memory: Lifetime, before: dict[str, bytes]) -> None:
 def _set(handler: Any, what: str, before: bytes | None) -> None:
     owner, _, name = what.rpartition(".")
     kind = _kind(handler)
-    holder = {"self": handler, kind.__name__: kind}.get(owner, inspect.getmodule(kind))
-    if before is not None:
+    holder = {"self": handler, kind.__name__: kind}.get(owner)
+    if holder is not None and before is not None:
         setattr(holder, name, pickle.loads(before))  # noqa: S301  pickled here
-    elif hasattr(holder, name):
+    elif holder is not None:
         delattr(holder, name)
+    elif cell := _cells(kind).get(name):
+        cell.cell_contents = None if before is None else pickle.loads(before)  # noqa: S301
+    elif before is not None:
+        _globals(kind)[name] = pickle.loads(before)  # noqa: S301
+    else:
+        _globals(kind).pop(name, None)
 
 
 def _kind(handler: Any) -> Any:
     """The class of a processor; a function itself."""
     return type(handler) if hasattr(handler, "handleInputRows") and not isinstance(handler, type) else handler
+
+
+def _functions(kind: Any) -> list[types.FunctionType]:
+    code = vars(kind).values() if isinstance(kind, type) else (kind,)
+    return [function for function in code if isinstance(function, types.FunctionType)]
+
+
+def _globals(kind: Any) -> dict[str, Any]:
+    """Return the variables of a module that code sees. In a worker, code of a script has a copy of those that it names."""
+    functions = _functions(kind)
+    return functions[0].__globals__ if functions else {}
+
+
+def _cells(kind: Any) -> dict[str, types.CellType]:
+    """Return the variables that code closes over."""
+    return {
+        name: cell
+        for function in _functions(kind)
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    }
 
 
 def _recall(handler: Any, memory: Lifetime) -> None:
@@ -498,18 +524,24 @@ def place_of(processor: Any) -> str:
 
 
 def _remembered(handler: Any) -> dict[str, bytes]:
-    """What the processor, its class and its module hold besides handles and state, pickled; or a function and its module."""
+    """What the processor, its class and the variables of its code hold besides handles and state, pickled; or a function's."""
     kind = _kind(handler)
-    module = inspect.getmodule(kind)
     found = {f"self.{name}": value for name, value in _attributes(handler)} if kind is not handler else {}
-    for owner, prefix in ((kind, f"{kind.__name__}."), (module, "")):
-        held = {} if owner is None else vars(owner)
+    closed_over = {name: _contents(cell) for name, cell in _cells(kind).items()}
+    for held, prefix in ((vars(kind), f"{kind.__name__}."), (_globals(kind), ""), (closed_over, "")):
         found |= {f"{prefix}{name}": value for name, value in held.items() if isinstance(value, _PLAIN)}
     return {
         what: pickled
         for what, value in found.items()
         if not what.rpartition(".")[2].startswith("__") and (pickled := _pickled(value)) is not None
     }
+
+
+def _contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing yet
+        return None
 
 
 def _attributes(handler: Any) -> Iterator[tuple[str, Any]]:

@@ -1,6 +1,7 @@
 """Sessions with ``applyInPandasWithState``, as people write them: the sound job holds, and each mistake has its name."""
 
 import re
+import types
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
@@ -63,6 +64,26 @@ def count_in_a_module(key: Any, frames: Any, state: Any) -> Iterator[pd.DataFram
         yield _row(key, _seen[key])
 
 
+def number_calls(key: Any, frames: Any, state: Any) -> Iterator[pd.DataFrame]:
+    _seen["calls"] = _seen.get("calls", 0) + 1
+    for _ in sessions(key, frames, state):
+        yield _row(key, _seen["calls"])
+
+
+def _of_a_script(function: Function) -> Function:
+    """Return the function as one of a script, which Spark pickles with a copy of the variables that it names."""
+    return types.FunctionType(function.__code__, {**globals(), "_seen": {}, "__name__": "__main__"})
+
+
+def _closing_over(seen: dict[str, int]) -> Function:
+    def number(key: Any, frames: Any, state: Any) -> Iterator[pd.DataFrame]:
+        seen["calls"] = seen.get("calls", 0) + 1
+        for _ in sessions(key, frames, state):
+            yield _row(key, seen["calls"])
+
+    return number
+
+
 def row_for_each_call(key: Any, frames: Any, state: Any) -> Iterator[pd.DataFrame]:
     yield from sessions(key, frames, state)
     if not state.hasTimedOut:
@@ -114,6 +135,8 @@ def test_sound_sessions_hold() -> None:
         (timeout_behind_the_watermark, Cause.ERROR, "INVALID_TIMEOUT_TIMESTAMP"),
         (first_frame_only, Cause.FRAMES, "1 row in each frame"),
         (count_in_a_module, Cause.MEMORY, "kept outside state .*_seen"),
+        (_of_a_script(number_calls), Cause.MEMORY, "kept outside state .*_seen"),
+        (_closing_over({}), Cause.MEMORY, "kept outside state .*seen"),
         (row_for_each_call, Cause.BATCHING, "cut into batches"),
         (never_removed, Cause.GROWTH, "nothing will ever remove"),
     ],
