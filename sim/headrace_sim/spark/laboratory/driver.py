@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 from pyspark.sql.streaming import StreamingQuery
 
+from headrace_sim.spark.client.notebooks import notebook_globals
 from headrace_sim.spark.client.scripts import Script, surroundings
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.called import Called
@@ -116,7 +117,7 @@ def drive(
             if prepare is not None and probe.attempt == 0:
                 prepare()
             before = batches_of(folder, "commits")
-            status = _run(program.script, probe, variables, spark)
+            status = run_program(program.script, probe, variables, spark)
             probe.wrote(sorted(batches_of(folder, "commits") - before), written)
             if status == 0:  # its batches may all have been done before
                 probe.ledger.append(Returned(probe.attempt, -1))
@@ -140,7 +141,7 @@ def look(program: LaboratoryProgram, jvm: SparkJvm, session: Any, folder: Path, 
             watch_workers(folder, jvm, probe, 0, None, heard=False)
             tell = probe.ledger.append
             note_queries(SourcesLook(folder.parent / "input", program.script.schemas, tell), tell)
-            status = _run(program.script, probe, variables, spark)
+            status = run_program(program.script, probe, variables, spark)
             probe.ledger.append(kept_variables(variables))
     except BaseException:  # noqa: BLE001  a bug of ours: it must be seen
         probe.ledger.append(Refused(traceback.format_exc()))
@@ -201,23 +202,16 @@ def _be_quiet() -> None:
         os.dup2(nowhere, stream)
 
 
-def _run(script: Script | Called, probe: Probe, variables: dict[str, Any], spark: SparkSession) -> int:
+def run_program(script: Script | Called, probe: Probe, variables: dict[str, Any], spark: SparkSession) -> int:
     """Run the program to the end of its queries. Return the exit status."""
     try:
-        if isinstance(script, Called):
-            script.start(spark)
-        else:
-            code = variables.pop("__code__")
-            variables.setdefault("spark", spark)
-            exec(code, variables)  # noqa: S102  it is what the user runs
+        _start(script, variables, spark)
         for query in spark.streams.active:
             query.awaitTermination()
     except _OverError:
         pass
     except StreamingQueryException as error:
         return _failed(probe, error)
-    except SystemExit as end:
-        return 0 if end.code in {None, 0} else _failed(probe, end)
     except BaseException as error:  # noqa: BLE001  whatever the user's code raises
         return _failed(probe, error)
     return (
@@ -227,6 +221,20 @@ def _run(script: Script | Called, probe: Probe, variables: dict[str, Any], spark
         )
         else 0
     )
+
+
+def _start(script: Script | Called, variables: dict[str, Any], spark: SparkSession) -> None:
+    """Run the program. What it has started goes on where it ends by itself, as by ``dbutils.notebook.exit()``."""
+    if isinstance(script, Called):
+        script.start(spark)
+        return
+    code = variables.pop("__code__")
+    variables.update(notebook_globals(spark))
+    try:
+        exec(code, variables)  # noqa: S102  it is what the user runs
+    except SystemExit as end:
+        if end.code not in {None, 0}:
+            raise
 
 
 def _failed(probe: Probe, error: BaseException) -> int:
