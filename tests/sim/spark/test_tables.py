@@ -7,8 +7,9 @@ from pyspark.errors import AnalysisException, UnsupportedOperationException
 
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.in_force import CASES, settings_in_force
 from headrace_sim.spark.columns.sql_text import parse_expression
-from headrace_sim.spark.refusals import UnknownTableError
+from headrace_sim.spark.refusals import CannotFollowError, UnknownTableError
 from headrace_sim.spark.tables.changes import Affected
 from headrace_sim.spark.tables.statements import (
     Act,
@@ -233,3 +234,26 @@ def test_tables_are_created_dropped_and_found_by_name_and_path() -> None:
         tables.read("sales")
     with pytest.raises(AnalysisException, match="NOT_FOUND"):
         tables.execute(DropTable("sales"))
+
+
+def test_columns_that_differ_by_case_only_are_two_where_the_session_tells_cases_apart() -> None:
+    tables = Tables()
+    with settings_in_force({CASES: "true"}):
+        for row in ((1, 2), (3, 4)):
+            tables.write(_frame([row], "id INT, ID INT"), WriteRequest("t", "parquet", SaveMode.APPEND))
+        tables.write(_frame([(5, 6)], "ID INT, id INT"), WriteRequest("t", "parquet", SaveMode.APPEND))
+        assert _rows(tables) == [(1, 2), (3, 4), (6, 5)]
+        with pytest.raises(CannotFollowError, match=r"differ by case only \(id, ID\)"):
+            tables.write(_frame([(1, 2)], "id INT, ID INT"), WriteRequest("d", "delta", SaveMode.APPEND))
+
+
+def test_merge_of_columns_that_differ_by_case_only_is_refused_where_the_session_tells_cases_apart() -> None:
+    merge = Merge("t", _frame(_NEW, "ID INT, total INT"), _expression("t.id = s.ID"), (_ALL,), "t", "s")
+    with settings_in_force({CASES: "true"}), pytest.raises(CannotFollowError, match="differ by case only"):
+        _with().execute(merge)
+    tables = _with()
+    tables.execute(merge)
+    assert _rows(tables) == [(1, 10), (2, 5)]
+
+
+_ALL = _clause(Match.MATCHED, Act.UPDATE)

@@ -17,7 +17,7 @@ from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.tables.statements import Act, Assignment, Clause, Delete, Match, Merge, Update
-from headrace_sim.spark.tables.versions import Row, Version, aligned, assigned
+from headrace_sim.spark.tables.versions import Row, Version, aligned, assigned, refuse_cases
 
 MULTIPLE_MATCHES = "MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
 """The error of a merge in which several rows of the source match one row of the target, as Delta names it."""
@@ -206,6 +206,7 @@ def _of_source(column: t.StructField, statement: Merge) -> Recorded:
 
 def _columns(table: Version, given: t.StructType, statement: Merge, alias: str) -> t.StructType:
     """Return the columns of the target: its own, those that it gets, and, if it is assumed, those that the statement names."""
+    refuse_cases(statement.table, [*table.schema.names, *given.names])
     known = {column.name.lower(): column for column in table.schema.fields}
     by_name = {column.name.lower(): column for column in given.fields}
     stars = [c for c in statement.clauses if c.assignments is None and c.act is not Act.DELETE]

@@ -4,7 +4,7 @@ Spark's writers come in two kinds. A table format with a log (Delta, Iceberg, Hu
 Others (Parquet, JSON and CSV files, JDBC) make it visible part by part: a driver that dies in between leaves some of the rows.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -15,7 +15,7 @@ from pyspark.sql import types as t
 from headrace_sim.spark.columns.bound import Bound, as_type
 from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.frames import Rows, relabeled
-from headrace_sim.spark.columns.in_force import DEFAULTS, STORE, ansi_mode, in_force
+from headrace_sim.spark.columns.in_force import CASES, DEFAULTS, STORE, ansi_mode, folded, in_force, is_on
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.refusals import CannotFollowError, users_place
 from headrace_sim.spark.tables.connectors import Guarantee, Repeated
@@ -97,6 +97,9 @@ def written(table: Version | None, frame: Rows, request: WriteRequest, guarantee
     seen = dict(table.transactions) if table is not None else {}
     if table is not None and transaction is not None and seen.get(transaction[0], -1) >= transaction[1]:
         return replace(table, guarantee=guarantee)
+    known = table or Version(frame.schema)
+    if request.format in WITH_A_LOG or request.partitions or known.partitions or guarantee.keys:
+        refuse_cases(request.target, [*known.schema.names, *frame.columns])
     schema = _schema(table, frame, request)
     old = [] if table is None else aligned(table.schema, table.rows, schema)
     new = _converted(frame, schema, request)
@@ -112,12 +115,22 @@ def written(table: Version | None, frame: Rows, request: WriteRequest, guarantee
     )  # fmt: skip
 
 
+def refuse_cases(target: str, names: Iterable[str]) -> None:
+    """Raise `CannotFollowError` if columns of a table differ by case only, and the session tells cases apart."""
+    known: dict[str, str] = {}
+    for name in names:
+        other = known.setdefault(name.lower(), name)
+        if other != name and is_on(CASES):
+            what = f"columns of {target} that differ by case only ({other}, {name}), with {CASES}=true,"
+            raise CannotFollowError(what, users_place(), "Spell a name in one way")
+
+
 def aligned(own: t.StructType, rows: tuple[Row, ...], schema: t.StructType) -> list[Row]:
     """Return rows of one schema as rows of another, by the names of their columns: null where there is none."""
     if own.names == schema.names:
         return list(rows)
-    places = {name.lower(): place for place, name in enumerate(own.names)}
-    found = [places.get(name.lower()) for name in schema.names]
+    places = {folded(name): place for place, name in enumerate(own.names)}
+    found = [places.get(folded(name)) for name in schema.names]
     return [tuple(None if place is None else row[place] for place in found) for row in rows]
 
 
@@ -155,8 +168,8 @@ def _schema(table: Version | None, frame: Rows, request: WriteRequest) -> t.Stru
     is_whole = is_all and request.mode is SaveMode.OVERWRITE
     if is_whole and (request.format != "delta" or _is_set(request, "overwriteschema")):
         return _with_partitions_last(frame.schema, request)
-    known = {name.lower() for name in table.schema.names}
-    added = [column for column in _plain(frame.schema).fields if column.name.lower() not in known]
+    known = {folded(name) for name in table.schema.names}
+    added = [column for column in _plain(frame.schema).fields if folded(column.name) not in known]
     if added and request.format == "delta" and not (table.is_assumed or _is_set(request, "mergeschema")):
         names = ", ".join(column.name for column in added)
         message = (
@@ -189,10 +202,10 @@ def _converted(frame: Rows, schema: t.StructType, request: WriteRequest) -> list
     own = _plain(frame.schema)
     if request.columns is ColumnMatch.BY_PLACE:
         own = relabeled(own, schema.names, [None] * len(schema.names))
-    columns = {column.name.lower(): (place, column) for place, column in enumerate(own.fields)}
+    columns = {folded(column.name): (place, column) for place, column in enumerate(own.fields)}
     values: list[Callable[[Row], Any]] = []
     for target in schema.fields:
-        place, column = columns.get(target.name.lower(), (-1, target))
+        place, column = columns.get(folded(target.name), (-1, target))
         values.append(_at(place, column, target))
     return [tuple(value(row) for value in values) for row in frame.all()]
 
