@@ -27,8 +27,8 @@ class SinkFaultKind(Enum):
     """Nothing fails, but the source delivers the rows in another way: which, says its place in `Delivery` (``effect``)."""
     NEW_CHECKPOINT = "new checkpoint"
     """Nothing fails, but the checkpoint is deleted between two batches, and what the sink has written stays."""
-    OLDER_CHECKPOINT = "older checkpoint"
-    """Nothing fails, but the checkpoint is replaced by an older one, and what the sink has written stays."""
+    CHECKPOINT_RESTORED = "checkpoint restored"
+    """Nothing fails, but the checkpoint is restored from a backup, and what the sink has written stays."""
     TASK = "task died"
     """A task dies behind its effect, and Spark runs it again. The driver lives."""
     STATE = "task died in its state"
@@ -37,7 +37,7 @@ class SinkFaultKind(Enum):
     """The process dies after the batch was committed, and is not processed again."""
 
 
-REPLACED_CHECKPOINTS = frozenset({SinkFaultKind.NEW_CHECKPOINT, SinkFaultKind.OLDER_CHECKPOINT})
+REPLACED_CHECKPOINTS = frozenset({SinkFaultKind.NEW_CHECKPOINT, SinkFaultKind.CHECKPOINT_RESTORED})
 """What an operator does to the checkpoint."""
 
 

@@ -13,7 +13,7 @@ from headrace_sim.spark.sinks import RowsOf, SinkReport, Wrong, check_sink, try_
 
 SCHEMA = "id LONG, amount LONG"
 BATCHES = [[(1, 10), (2, 20)], [(3, 30)], [(4, 40)]]
-NEW, OLDER = SinkFaultKind.NEW_CHECKPOINT, SinkFaultKind.OLDER_CHECKPOINT
+NEW, OLDER = SinkFaultKind.NEW_CHECKPOINT, SinkFaultKind.CHECKPOINT_RESTORED
 LATEST, FINER, WHOLE, BACKUP = (
     SinkFault(NEW, 0, 0), SinkFault(NEW, 0, 1), SinkFault(NEW, 0, 2), SinkFault(OLDER, 1, 0),
 )  # fmt: skip
@@ -116,7 +116,7 @@ def test_what_an_operator_does_to_the_checkpoint_is_a_note_unless_it_is_declared
         "if its checkpoint is deleted, batch ids begin at 0 again: from the latest offsets, bank.db: payments lacks"
         " (id=3, amount=30) ("
     )
-    also = "; rows also differ from the earliest offsets and with an older checkpoint from a backup. Key rows by what they say"
+    also = "; rows also differ from the earliest offsets and with a checkpoint restored from a backup. Key rows by what they say"
     assert also in note
     (finding,) = _check(skips_known_ids, new_checkpoint=True).findings
     assert (finding.wrong, finding.destination, finding.trials) == (Wrong.RESTARTED, "bank.db: payments", 3)

@@ -38,12 +38,12 @@ def restarts(batches: Batches) -> tuple[Restart, ...]:
     merged = [*full[:last], [*full[-2], *full[-1]]]
     finer = [part for part in (full[0][:1], full[0][1:]) if part] + full[1:]
     whole = [[row for batch in full for row in batch]]
-    new, older = SinkFaultKind.NEW_CHECKPOINT, SinkFaultKind.OLDER_CHECKPOINT
+    new, older = SinkFaultKind.NEW_CHECKPOINT, SinkFaultKind.CHECKPOINT_RESTORED
     again = (
         Restart(SinkFault(new, 0, number), "from the earliest offsets", full, cut, 0, cut)
         for number, cut in enumerate((finer, whole), 1)
     )
-    backup = "with an older checkpoint from a backup"
+    backup = "with a checkpoint restored from a backup"
     return (
         Restart(SinkFault(new, 0, 0), "from the latest offsets", full[:half], full[half:], 0, full),
         *again,

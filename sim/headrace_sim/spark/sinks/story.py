@@ -300,7 +300,7 @@ _UNSTRUCK = {
     SinkFaultKind.NONE: "undisturbed",
     SinkFaultKind.DELIVERED: "the source delivers {}",
     SinkFaultKind.NEW_CHECKPOINT: "the checkpoint was deleted",
-    SinkFaultKind.OLDER_CHECKPOINT: "the checkpoint was replaced by an older one",
+    SinkFaultKind.CHECKPOINT_RESTORED: "the checkpoint was restored from a backup",
 }
 
 

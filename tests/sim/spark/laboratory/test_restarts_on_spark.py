@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 LATEST, BACKUP = (
     SinkFault(SinkFaultKind.NEW_CHECKPOINT, 0, 0),
-    SinkFault(SinkFaultKind.OLDER_CHECKPOINT, 1, 0),
+    SinkFault(SinkFaultKind.CHECKPOINT_RESTORED, 1, 0),
 )
 REORDERED = SinkFault(SinkFaultKind.REORDER, 0, 3)
 DATABASE = f"""{READ}
