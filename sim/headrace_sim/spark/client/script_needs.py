@@ -13,7 +13,7 @@ import importlib.abc
 import importlib.machinery
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -121,8 +121,8 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ``used``: the modules that were replaced.
     """
 
-    def __init__(self, named: Sequence[str] = ()) -> None:
-        self._named = frozenset(named)
+    def __init__(self, named: Iterable[str] = ()) -> None:
+        self.named = frozenset(named)
         self.used: list[str] = []
 
     def find_spec(
@@ -130,9 +130,9 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         """Find a module."""
         del target
-        named, talks = (_is_within(fullname, names) for names in (self._named, TALKERS))
+        named, talks = (_is_within(fullname, names) for names in (self.named, TALKERS))
         talks = talks or client_of(fullname) is not None
-        around = (name.startswith(f"{fullname}.") for name in self._named | TALKERS)
+        around = (name.startswith(f"{fullname}.") for name in self.named | TALKERS)
         outer = is_around_client(fullname) or any(around)
         if not named and not ((talks or outer) and self._is_missing(fullname, path)):
             return None
@@ -145,7 +145,7 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """Make one of the table of clients, or an inert one."""
-        client = None if _is_within(spec.name, self._named) else client_of(spec.name)
+        client = None if _is_within(spec.name, self.named) else client_of(spec.name)
         return _StandIn(spec.name) if client is None else make_client_module(spec.name, client)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -168,6 +168,11 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "dotenv.load_dotenv": _load_dotenv,
 }
 """What gives back something that a script needs."""
+
+
+def named_stand_ins() -> frozenset[str]:
+    """Return the modules that the user names, of those that are replaced now."""
+    return frozenset().union(*(finder.named for finder in sys.meta_path if isinstance(finder, StandIns)))
 
 
 @contextmanager

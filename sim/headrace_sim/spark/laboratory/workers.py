@@ -22,6 +22,7 @@ from pyspark import TaskContext
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql.streaming.state import GroupState
 
+from headrace_sim.spark.client.script_needs import StandIns, named_stand_ins
 from headrace_sim.spark.laboratory.places import watch_paths
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
@@ -66,6 +67,7 @@ class AttemptNote:
         heard: Whether the errors are noted that a task's own code catches.
         dies_held: As its driver's probe has it.
         lets: What it does outside its trial.
+        stand_ins: The modules that the user has replaced.
 
     """
 
@@ -81,6 +83,7 @@ class AttemptNote:
     heard: bool
     dies_held: bool
     lets: frozenset[LetThrough]
+    stand_ins: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ def watch_workers(
     assert isinstance(probe.pause, Halt)
     note = AttemptNote(
         folder, jvm.folder, probe.attempt, probe.fault, os.getpid(), probe.pause, seed, tuple(sys.path), database, heard,
-        probe.dies_held, jvm.lets,
+        probe.dies_held, jvm.lets, named_stand_ins(),
     )  # fmt: skip
     really_prepare = rdd._prepare_for_python_RDD
 
@@ -187,6 +190,7 @@ def _joined(note: AttemptNote) -> Probe:
 def _settle(note: AttemptNote) -> Probe:
     """Let this worker be one of a trial; return its probe."""
     sys.path[:] = [*sys.path, *(place for place in note.path if place not in sys.path)]
+    sys.meta_path.insert(0, StandIns(note.stand_ins))
     waits = note.dies_held or (note.fault is not None and note.fault.kind is SinkFaultKind.PAUSE)
     halt = note.halt.here() if waits else note.halt
     probe = Probe(Ledger(note.folder.parent / "ledger"), note.number, note.fault, halt, note.driver)
@@ -196,7 +200,8 @@ def _settle(note: AttemptNote) -> Probe:
     if note.database is not None:
         watch_postgres(probe, note.database)
     probe.private = os.path.relpath(note.sparks, note.folder)
-    settle(note.folder, probe, note.seed, sparks=note.sparks, lets=note.lets)
+    clients = settle(note.folder, probe, note.seed, sparks=note.sparks, lets=note.lets)
+    clients.sends_at_once = True
     _settle_chance(f"{note.seed} {context and context.partitionId()} {len(probe.ledger.entries())}")
     watch_paths(note.folder, (note.folder.parent, note.sparks))
     _watch_state(probe)

@@ -94,6 +94,27 @@ def test_a_writer_of_rows_is_tried_in_its_task(
     assert sum(trial.left[PAYMENTS].values()) == 4 + twice
 
 
+SENDING = f"""{READ}
+from kafka import KafkaProducer
+
+class Sender:
+    def open(self, partition, epoch):
+        self.producer = KafkaProducer(bootstrap_servers="brokers:9092")
+        return True
+
+    def process(self, row):
+        self.producer.send("paid", key=str(row.id).encode(), value=str(row.amount).encode())
+
+payments.writeStream.foreach(Sender()){START}"""
+
+
+@NIGHTLY
+def test_what_a_worker_sends_in_the_background_is_sent(jvm: SparkJvm, tmp_path: Path) -> None:
+    trial = tried(jvm, tmp_path, SENDING, SinkFault(TASK, 1, 1))
+    assert [(effect.target, effect.is_late) for effect in trial.undisturbed] == [("kafka: paid", True)] * 4
+    assert sum(trial.left["kafka: paid"].values()) == 5
+
+
 @NIGHTLY
 def test_spark_writes_nothing_itself_where_a_writer_of_rows_does_nothing(
     jvm: SparkJvm, tmp_path: Path
