@@ -14,11 +14,24 @@ Rules of this file:
 from collections.abc import Iterable
 
 from headrace import format_time
+from headrace.api.errors import HeadraceError
 from headrace.history import Executed, Injected, IntervalMinted, ProcessStarted, VersionAdopted
 from headrace.wire.messages import STORE
 from headrace.wire.rows import Production
 from headrace_properties.checkers.checker import Handlers, OpenVerdict
 from headrace_properties.checkers.ledger import WorkLedger
+
+
+class OtherPipelineError(HeadraceError):
+    """A History is not of the pipeline that it is judged by. Field: problem."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        """Say what is not of it, and what to do."""
+        return f"the History is not of this pipeline: {self.problem}. Judge it by the code that made it, with all its versions"
 
 
 class EveryConsumer:
@@ -52,6 +65,10 @@ class EveryConsumer:
             }
 
     def _on_adopted(self, event: VersionAdopted) -> None:
+        if event.version >= len(self._versions):
+            raise OtherPipelineError(
+                f"{event.process} adopts version {event.version} of {len(self._versions)}"
+            )
         if event.process != STORE:
             self._adopted[event.process] = event.version
             return
@@ -110,13 +127,20 @@ class EveryConsumer:
         )
 
     def _works_by(self, maker: str, version: int) -> list[int]:
-        """Return its process's adopted version; for a computation not in it, those that it can have retired from."""
+        """Return its process's adopted version; for a computation not in it, those that it can have retired from.
+
+        Raises:
+            OtherPipelineError: no version has it.
+        """
         pipeline = self._versions[version]
         if maker in pipeline.injectors or maker in pipeline.computations:
             return [version]
-        return self._retired_from.get(maker) or [
+        known = self._retired_from.get(maker) or [
             number for number, version in enumerate(self._versions) if maker in version.computations
         ]
+        if not known:
+            raise OtherPipelineError(f"it has no {maker!r}")
+        return known
 
     def _consumers_of(self, version: int, stream: str) -> frozenset[str]:
         """Return the names of a stream's consumers in a version, cached because every record asks for them."""

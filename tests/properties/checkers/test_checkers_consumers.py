@@ -16,6 +16,7 @@ from headrace.history import (
 from headrace.wire.messages import ChangeTopology
 from headrace.wire.rows import Production
 from headrace_properties.checkers import judge
+from headrace_properties.checkers.consumers import OtherPipelineError
 from headrace_properties.mutants import protocol_named
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_properties.verdict import Holds, Violated
@@ -234,3 +235,15 @@ HISTORIES: Table = {
 @pytest.mark.parametrize("row", HISTORIES.values(), ids=HISTORIES)
 def test_checkers_give_the_expected_verdicts(row: Row) -> None:
     check(row)
+
+
+@pytest.mark.parametrize(
+    ("story", "told"),
+    [
+        ((partial(begun, PLAIN), run("stranger", 1, QUERY, *addressed("x", "counts", "detector"))), "it has no 'stranger'"),
+        ((partial(begun, PLAIN, AUDITED), adopt(2, "store")), "store adopts version 2 of 2"),
+    ],
+)  # fmt: skip
+def test_a_history_of_other_code_is_refused(story: Row, told: str) -> None:
+    with pytest.raises(OtherPipelineError, match=told):
+        check((*story, Story.verdicts))
