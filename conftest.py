@@ -52,7 +52,11 @@ NEEDS_SPARK = (
 )  # fmt: skip
 """What cannot even be imported without PySpark."""
 
-PEOPLES_JOBS = ("tests/properties/spark_jobs/corpus", "tests/properties/spark_jobs/corpus_modules")
+PEOPLES_JOBS = (
+    "tests/properties/spark_jobs/corpus",
+    "tests/properties/spark_jobs/corpus_modules",
+    "tests/properties/spark_jobs/corpus_state",
+)
 """Programs that start queries as soon as they are imported, and what they import."""
 collect_ignore_glob = [*PEOPLES_JOBS, *(NEEDS_SPARK if WITHOUT_SPARK else ())]
 
