@@ -6,12 +6,21 @@ import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from headrace_sim.spark.sinks import SinkFailsError, SinkReport, UnfollowableSinkError, Wrong, check_sink
-from headrace_sim.spark.sinks.database_servers import databases_kept
+from headrace_sim.spark.sinks import (
+    SinkFailsError,
+    SinkReport,
+    UnfollowableSinkError,
+    Wrong,
+    check_sink,
+    database_servers,
+)
+from headrace_sim.spark.sinks.database_servers import databases_kept, look_for_bindings
 from tests.sim.spark import server_like
 from tests.sim.spark.server_like import connect
 from tests.sim.spark.server_like.extras import execute_values
@@ -178,3 +187,19 @@ def test_what_a_program_makes_first_is_kept_apart_and_each_trial_begins_with_it(
     schema = "account STRING, amount INT"
     assert check_sink(id_first, [[("ann", 10)]], schema, prepare=kept.restore).holds
     assert not check_sink(no_id, [[("ann", 10)]], schema, prepare=kept.restore).holds
+
+
+def test_what_replaces_a_function_is_not_looked_for_where_two_modules_share_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To look costs each attempt more than its sink does: it copies the pages of all modules."""
+    twin = ModuleType("twin_like")
+    vars(twin).update(apilevel="2.0", paramstyle="format", connect=lambda: None)
+    monkeypatch.setitem(sys.modules, "twin_like", twin)
+    monkeypatch.setitem(sys.modules, "twin_like.extras", server_like.extras)
+    look_for_bindings()
+    looks = Mock(return_value=[])
+    monkeypatch.setattr(database_servers, "_bindings", looks)
+    with databases_kept():
+        within = looks.call_count
+    assert within == 0

@@ -9,6 +9,7 @@ Deviation: a writer locks the whole database until the end of its transaction, a
 
 import importlib
 import operator
+import os
 import re
 import shutil
 import sqlite3
@@ -61,12 +62,15 @@ _Places = list[tuple[ModuleType, str]]
 _BOUND: dict[Callable[..., Any], _Places] = {}
 """Where the user's modules have what is replaced, by function; as of these modules:"""
 _BOUND_IN: list[Any] = []
+_BOUND_BY: list[int] = []
+"""The process that looked."""
 
 
 def look_for_bindings() -> None:
     """Look where the user's modules have what will be replaced. A process that forks does so first: see `loaded`."""
     if not _are_bindings_known():
         _BOUND_IN[:] = sys.modules.values()
+        _BOUND_BY[:] = [os.getpid()]
         _BOUND.clear()
     for module in loaded(is_database):
         for owner, name in _replaceable(module):
@@ -76,7 +80,10 @@ def look_for_bindings() -> None:
 
 
 def _are_bindings_known() -> bool:
-    return len(_BOUND_IN) == len(sys.modules) and all(map(operator.is_, _BOUND_IN, sys.modules.values()))
+    """Return whether the modules are those of then. A fork only counts them: to compare them would copy their pages."""
+    if len(_BOUND_IN) != len(sys.modules):
+        return False
+    return os.getpid() not in _BOUND_BY or all(map(operator.is_, _BOUND_IN, sys.modules.values()))
 
 
 def _bindings(function: Callable[..., Any]) -> _Places:
@@ -208,6 +215,8 @@ def _replaceable(module: ModuleType) -> _Places:
 def replace_in(module: ModuleType, name: str, function: Callable[..., Any]) -> None:
     """Replace a function of a module, also where the user's modules have imported it by name."""
     real = getattr(module, name)
+    if real is function:  # a module under two names
+        return
     _REPLACED.append((module, name, real))
     setattr(module, name, function)
     places = _BOUND.get(real) if _are_bindings_known() else None
