@@ -116,12 +116,21 @@ def test_what_an_operator_does_to_the_checkpoint_is_a_note_unless_it_is_declared
         "if its checkpoint is deleted, batch ids begin at 0 again: from the latest offsets, bank.db: payments lacks"
         " (id=3, amount=30) ("
     )
-    also = "; rows also differ from the earliest offsets and with a checkpoint restored from a backup. Key rows by what they say"
+    also = "; rows also differ from the earliest offsets and with a checkpoint restored from a backup, or copied for a second"
     assert also in note
     (finding,) = _check(skips_known_ids, new_checkpoint=True).findings
     assert (finding.wrong, finding.destination, finding.trials) == (Wrong.RESTARTED, "bank.db: payments", 3)
     kept = _check(skips_known_ids, new_checkpoint=False)
     assert (kept.holds, kept.notes) == (True, ())
+
+
+def test_rows_that_a_restored_target_lacks_are_told_where_that_is_declared() -> None:
+    (note,) = _check(keys_rows, new_checkpoint=True).notes
+    assert note.startswith(
+        "if the target is restored from a backup, and the checkpoint is not, Spark does not give batch 1 again:"
+        " bank.db: amounts lacks (id=3, amount=30). Restore the checkpoint of that time with it"
+    )
+    assert _check(keys_rows).notes == ()
 
 
 def test_sink_that_a_failure_breaks_is_told_nothing_of_checkpoints() -> None:

@@ -43,12 +43,20 @@ def restarts(batches: Batches) -> tuple[Restart, ...]:
         Restart(SinkFault(new, 0, number), "from the earliest offsets", full, cut, 0, cut)
         for number, cut in enumerate((finer, whole), 1)
     )
-    backup = "with a checkpoint restored from a backup"
+    backup = "with a checkpoint restored from a backup, or copied for a second query"
     return (
         Restart(SinkFault(new, 0, 0), "from the latest offsets", full[:half], full[half:], 0, full),
         *again,
         Restart(SinkFault(older, last, 0), backup, full[:-1], merged[last:], last, merged),
     )
+
+
+def restored_target(batches: Batches) -> Restart | None:
+    """Return the life of a target that goes back by one batch while the checkpoint goes on; ``None``: as in `restarts`."""
+    full = [list(batch) for batch in batches if batch]
+    last = len(full) - 1
+    fault = SinkFault(SinkFaultKind.CHECKPOINT_RESTORED, last, 0)
+    return Restart(fault, "", full[: last - 1], full[last:], last, full) if last > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,16 @@ class AfterRestart:
         """Say how the checkpoint is replaced, from where the query goes on, and what is different."""
         is_new = self.restart.fault.kind is SinkFaultKind.NEW_CHECKPOINT
         return f"{_BEGINS}: " * is_new + f"{self.restart.told}, {self.what}"
+
+
+def restored_told(after: AfterRestart) -> str:
+    """Return the note on a target that is restored, and a checkpoint that is not."""
+    batch = after.restart.first_id - 1
+    return (
+        f"if the target is restored from a backup, and the checkpoint is not, Spark does not give batch {batch} again: "
+        f"{after.what}. Restore the checkpoint of that time with it, or an older one: its batches come again, and rows that are "
+        "keyed by what they say (an id; topic, partition and offset) are then there once"
+    )
 
 
 def differences(

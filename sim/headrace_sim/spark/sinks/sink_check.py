@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,6 +34,8 @@ from headrace_sim.spark.sinks.new_checkpoints import (
     differences,
     noted,
     restarts,
+    restored_target,
+    restored_told,
 )
 from headrace_sim.spark.sinks.parallel_trials import in_order
 from headrace_sim.spark.sinks.points import fault_points, thinned
@@ -153,6 +155,7 @@ class SinkCheck:
         ):
             why = self._restart(usual, by_batch, is_judged=self.new_checkpoint is True)
             unknown += [f"a new checkpoint was not tried: {why}"] if why and self.new_checkpoint else []
+            self.notes = (*self.notes, *self._restored(usual)) if self.new_checkpoint else self.notes
         counts = tuple(len(batch) for batch in by_batch)
         found = self._found()
         outcomes = (PointOutcome(fault, frozenset(self.shown.get(fault, ()))) for fault in faults[:judged])
@@ -413,6 +416,13 @@ class SinkCheck:
                 )
             )  # fmt: skip
         return ""
+
+    def _restored(self, usual: Expected) -> Iterator[str]:
+        """Yield what is missing if the target is restored from a backup, and the checkpoint is not."""
+        life = restored_target(self.sink.batches)
+        if life is not None and self.rows_of in _OF_A_SOURCE and not self.sink.host.shares_java:
+            with contextlib.suppress(UnfollowableSinkError):
+                yield from map(restored_told, self._after(life, usual)[:1])
 
     def _after(self, life: Restart, usual: Expected) -> list[AfterRestart]:
         """Return what a restart makes different, in destinations where the cut of the rows alone does not."""
