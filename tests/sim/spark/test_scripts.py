@@ -290,6 +290,14 @@ def test_listeners_are_told_and_what_they_raise_ends_nothing(run: Any, more: str
     assert _names(done) == ["orders"]
 
 
+def test_listener_is_told_what_a_stream_observes(run: Any) -> None:
+    observed = 'from pyspark.sql import functions as F\nrate = rate.observe("seen", F.count("*").alias("rows"), F.max("value"))'
+    more = 'told.append(progress.observedMetrics["seen"].rows)'
+    done = run(observed + LISTENER.format(more=more))
+    assert done.variables["told"].count(1) == 2
+    assert len(done.notes) == 1
+
+
 def test_listener_that_was_removed_is_told_nothing(run: Any) -> None:
     done = run(LISTENER.format(more="pass").replace("addListener(Metrics())", "removeListener(Metrics())"))
     assert (done.variables["told"], done.notes) == ([], ())

@@ -42,6 +42,7 @@ class QueryLife:
     beside: tuple[int, ...] = ()  # the numbers of the queries that ran when it was started
     # the query whose end the program has awaited before it starts this one, though it ends only by failing; or None
     behind: "QueryLife | None" = None
+    metrics: dict[str, dict[str, Any]] = field(default_factory=dict)  # what each `observe` tells of a batch
     _since_s: float = 0.0
     _over: bool = False
 
@@ -108,7 +109,7 @@ class QueryLife:
     def progress(self) -> list[str]:
         """What Spark tells of each of its batches so far, as JSON."""
         passed_s = min(self.time.passed_s - self._since_s, LIFE_S)
-        return [json.dumps(self.batch(number)) for number in range(int(passed_s / BATCH_S))]
+        return [json.dumps(self.batch(number), default=str) for number in range(int(passed_s / BATCH_S))]
 
     def batch(self, number: int) -> dict[str, Any]:
         """Return what Spark tells of a batch."""
@@ -124,7 +125,8 @@ class QueryLife:
             **self.ids, "name": self.name, "timestamp": f"2030-01-01T00:00:{number:02}.000Z",
             "batchId": number, "batchDuration": 100, "numInputRows": 1, "inputRowsPerSecond": 0.1,
             "processedRowsPerSecond": 10.0, "durationMs": dict.fromkeys(times, 10), "eventTime": {}, "stateOperators": [],
-            "sources": [source], "sink": {"description": "sink", "numOutputRows": 1, "metrics": {}}, "observedMetrics": {},
+            "sources": [source], "sink": {"description": "sink", "numOutputRows": 1, "metrics": {}},
+            "observedMetrics": self.metrics,
         }  # fmt: skip
 
 

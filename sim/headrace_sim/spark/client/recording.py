@@ -6,7 +6,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -23,9 +23,12 @@ from headrace_sim.spark.client.query_lives import QueryLife, StartedQueries
 from headrace_sim.spark.client.script_time import script_time
 from headrace_sim.spark.client.sessions import ModuleSession, connected
 from headrace_sim.spark.columns.ddl import parse_schema
+from headrace_sim.spark.columns.drawn_values import UndrawableError, rows_there
+from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.in_force import settings_in_force
 from headrace_sim.spark.job import OutputMode, SparkJob, SparkJobError, SparkSink, WatermarkPolicy
 from headrace_sim.spark.plan.handles import object_of
-from headrace_sim.spark.plan.streams import PARAMETER, chosen, inlined, job_of
+from headrace_sim.spark.plan.streams import PARAMETER, chosen, inlined, inputs_of, job_of
 from headrace_sim.spark.refusals import CannotFollowError, definition_of, gap_in, place_of_error
 from headrace_sim.spark.tables.connectors import FILE_FORMATS
 
@@ -49,6 +52,7 @@ class RecordingSession(ModuleSession):
     def _take(self, command: pb.WriteStreamOperationStart, place: str) -> QueryLife:
         job = job_started(self.answers, command, self.place or place)
         life = self.queries.start(job)
+        life.metrics = dict(_observed(self.answers, command.input, job.sink.place))
         if job.sink.format == "memory" and job.sink.name:  # a view of what has come so far: nothing
             shown = self.frame(job.output, [])._plan.to_proto(self.client).root
             self.answers.state.views[job.sink.name.lower()] = shown
@@ -75,6 +79,20 @@ def job_started(answers: Answers, command: pb.WriteStreamOperationStart, place: 
     splitter = answers.splitter
     job = job_of(splitter.split(command.input), inlined(command.input, splitter.resolved))
     return replace(job.into(_sink(command, place)), policy=_policy(answers), state=answers.state.started())
+
+
+def _observed(answers: Answers, relation: pb.Relation, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what each ``observe`` of a stream tells of a batch of one drawn row: its name, and its metrics by name."""
+    relation = answers.splitter.resolved(relation)
+    for inner in inputs_of(relation):
+        yield from _observed(answers, inner, place)
+    if relation.HasField("collect_metrics"):
+        message = relation.collect_metrics
+        with suppress(CannotFollowError, UndrawableError), settings_in_force(answers.state.settings.values):
+            schema = answers.schema(message.input)
+            nodes = answers.compiler().nodes(message.metrics, place)
+            metrics = Rows(schema, [rows_there(schema)[:1]]).aggregate([], nodes)
+            yield message.name, dict(zip(metrics.columns, metrics.all()[0], strict=True))
 
 
 def _sink(command: pb.WriteStreamOperationStart, place: str) -> SparkSink:
