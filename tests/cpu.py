@@ -1,4 +1,4 @@
-"""``--cpu N``: which tests, and which files, take the most CPU time.
+"""Each file of tests has a budget of CPU time: those above it are listed. ``--cpu N`` lists the N tests and files that take most.
 
 The time of processes that they started counts once those have ended: that of Java does not. Wall time depends on what else runs,
 CPU time hardly.
@@ -15,6 +15,8 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 NAME = "cpu_s"
+BUDGET_S = 20
+"""What a file may take by day. Choice: two cores have 1,200 s in CI's ten minutes, for some 400 files."""
 _STARTED = pytest.StashKey[float]()
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -51,10 +53,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """List what took longest."""
+    """List the files above the budget, and what takes longest if that is asked for."""
     count = terminalreporter.config.getoption("--cpu")
-    if not count:
-        return
     tests: dict[str, float] = defaultdict(float)
     for report in (report for reports in terminalreporter.stats.values() for report in reports):
         if isinstance(report, pytest.TestReport) and report.when == "teardown":
@@ -62,7 +62,10 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     files: dict[str, float] = defaultdict(float)
     for name, seconds in tests.items():
         files[name.partition("::")[0]] += seconds
-    terminalreporter.section(f"CPU time: {sum(tests.values()):,.0f} s")
-    for figures in (files, tests):
-        for name, seconds in sorted(figures.items(), key=itemgetter(1), reverse=True)[:count]:
+    over = sum(seconds > BUDGET_S for seconds in files.values())
+    if not count and not over:
+        return
+    terminalreporter.section(f"CPU time: {sum(tests.values()):,.0f} s; files above {BUDGET_S} s: {over}")
+    for figures, shown in ((files, max(count, over)), (tests, count)):
+        for name, seconds in sorted(figures.items(), key=itemgetter(1), reverse=True)[:shown]:
             terminalreporter.write_line(f"{seconds:8.1f} s  {name}")
