@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace import OptionsError
 from headrace_cli._exit import WrongOptionError
 from headrace_properties.target import TargetError, is_file_of_program
 
@@ -34,6 +35,17 @@ class Engine(enum.StrEnum):
     HERE = "here"
     SPARK = "spark"
     BOTH = "both"
+
+
+class SourceOfRows(enum.StrEnum):
+    """The values of ``--source``."""
+
+    DRAWN = "drawn"
+    KEEP = "keep"
+
+
+MOST_BATCHES = 3
+"""Choice: how many batches of its own sources a query runs, if nobody says: some minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +101,37 @@ class ProgramOptions:
     allow_network: Annotated[
         bool, typer.Option("--allow-network", help="--on spark: let trials connect to other machines.")
     ] = False
+
+    source: Annotated[
+        SourceOfRows,
+        typer.Option(
+            "--source",
+            help="--on spark: rows are drawn, or sampled (drawn); or the query's own sources are read, from a copy of its"
+            " checkpoint and tables on (keep).",
+        ),
+    ] = SourceOfRows.DRAWN
+    batches: Annotated[
+        int | None,
+        typer.Option(
+            "--batches",
+            min=1,
+            show_default=str(MOST_BATCHES),
+            help="--source keep: how many batches are run, at most.",
+        ),
+    ] = None
+
+    def own_batches(self) -> int:
+        """Return how many batches of its own sources are run, at most; 0: other rows come in their place.
+
+        Raise `OptionsError` if what is given is of no use.
+        """
+        if self.source is SourceOfRows.DRAWN:
+            if self.batches is not None:
+                raise OptionsError("batches", self.batches, "given with source=keep")
+            return 0
+        if self.on is not Engine.SPARK:
+            raise OptionsError("source", "keep", "given with on=spark")
+        return self.batches or MOST_BATCHES
 
     @property
     def let_through(self) -> tuple[str, ...]:

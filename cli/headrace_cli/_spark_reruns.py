@@ -78,7 +78,8 @@ def _loaded(
     from headrace_properties.spark_jobs.laboratory import laboratory_on  # noqa: PLC0415
 
     is_real = isinstance(trial, SinkTrial) and bool(trial.spark)
-    engine = laboratory_on("spark", lets=let_through.split(", ") if let_through else ()) if is_real else None
+    lets = let_through.split(", ") if let_through else ()
+    engine = laboratory_on("spark", source.postgres, 1, lets, source.batches) if is_real else None
     if not source.is_program:
         return load_spark_target(
             source.name, source.schemas, source.feed, seed, samples=source.samples,

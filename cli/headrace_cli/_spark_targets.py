@@ -89,11 +89,12 @@ def spark_trials(
         return dataclasses.replace(target, promises=promises, limits=limits)
 
     target = target_of(search.seed)
+    from headrace_properties.spark_jobs.laboratory import batches_and_server  # noqa: PLC0415
     from headrace_properties.spark_jobs.named_targets import causes_named  # noqa: PLC0415
     from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
 
     source = spark_source(name, schemas, options.feed_name, target.keys, samples)
-    source = structs.replace(source, version=options.version)
+    source = structs.replace(source, version=options.version, **batches_and_server(laboratory))
     names = names_of(options.allow)
     check_allowed(names, target.kind)
     unknown = invariants_named(options.allow_unknown, (), target.promises)

@@ -309,6 +309,7 @@ def verify(
             if of_pipeline:
                 pools.check()
             refuse_unheeded_options(context, trials.kind)
+            program.own_batches()  # it may be refused: a pipeline in the simulation has none
             check_allowed(names_of(target.allow), trials.kind)
             session = Session(trials, memory(failures, trials.source))
             with (
@@ -386,7 +387,8 @@ def _trials(
 def _laboratory(program: ProgramOptions, pools: PoolOptions) -> "Laboratory | None":
     from headrace_properties.spark_jobs.laboratory import laboratory_on  # noqa: PLC0415  it needs PySpark
 
-    return laboratory_on(program.on.value, program.postgres, pools.jobs or 1, program.let_through)
+    batches = program.own_batches()
+    return laboratory_on(program.on.value, program.postgres, pools.jobs or 1, program.let_through, batches)
 
 
 def _program(

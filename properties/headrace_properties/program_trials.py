@@ -11,7 +11,7 @@ from headrace.api.errors import HeadraceError
 from headrace_properties.findings import Finding, ranked
 from headrace_properties.kept_failures import KeptFailures, Retried
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.laboratory import Laboratory
+from headrace_properties.spark_jobs.laboratory import Laboratory, batches_and_server
 from headrace_properties.spark_jobs.outcomes import SCHEDULES
 from headrace_properties.spark_jobs.programs import (
     Program,
@@ -213,7 +213,8 @@ def trials_of_program(
     """
     run, laboratory, is_read = read_program(script, module, options.laboratory)
     program = program_of(script, run, given, options.seed, query)
-    source = structs.replace(source_of(script, given, query), version=options.version)
+    kept = batches_and_server(laboratory)
+    source = structs.replace(source_of(script, given, query), version=options.version, **kept)
     earlier = {
         label: earlier_of_program(options.version, script, label)
         for label in program.queries

@@ -59,6 +59,8 @@ class SparkSource(msgspec.Struct, frozen=True, tag="spark"):
         stand_ins: the modules of a program that inert ones replace.
         query: which of a program's queries, by its label; ``""``: all.
         version: the earlier version from whose checkpoint it is to go on, or ``""``.
+        batches: how many its own sources give, at most; 0: drawn or sampled rows come in their place.
+        postgres: the URL of its owner's server for tests, without a password, or ``""``.
     """
 
     name: str
@@ -71,6 +73,8 @@ class SparkSource(msgspec.Struct, frozen=True, tag="spark"):
     stand_ins: tuple[str, ...] = ()
     query: str = ""
     version: str = ""
+    batches: int = 0
+    postgres: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -88,7 +92,7 @@ class SparkSource(msgspec.Struct, frozen=True, tag="spark"):
 
     @property
     def _identity(self) -> tuple[object, ...]:
-        return self.name, self.feed, self.arguments, self.query, self.version
+        return self.name, self.feed, self.arguments, self.query, self.version, bool(self.batches)
 
 
 Source = PipelineSource | SparkSource

@@ -123,6 +123,7 @@ OPTIONS: Mapping[str, Heeded] = {
     "postgres": Heeded(_SPARK | {TargetKind.HOSTED}, _SPARK_HAS_IT),
     "allow_writes": Heeded(_SPARK | {TargetKind.HOSTED}, _SPARK_HAS_IT),
     "allow_network": Heeded(_SPARK | {TargetKind.HOSTED}, _SPARK_HAS_IT),
+    "batches": Heeded(_SPARK, _SPARK_HAS_IT),
     "running": Heeded(_SPARK, _SPARK_HAS_IT),
     "repeated": Heeded(_SPARK, _SPARK_HAS_IT),
     "settings": Heeded(_SPARK, _SPARK_HAS_IT),

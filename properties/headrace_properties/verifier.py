@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from hypothesis.strategies import SearchStrategy
+from msgspec import structs
 
 from headrace import OptionsError, Pipeline
 from headrace_properties.checkers.catalogue import rules
@@ -131,6 +132,9 @@ class Verifier:
         keys: Mapping[str, Sequence[str]] | None = None,
         on: Literal["here", "spark", "both"] = "here",
         postgres: str = "",
+        batches: int = 0,
+        allow_writes: bool = False,
+        allow_network: bool = False,
         **meant: Unpack[Meant],
     ) -> "SparkReport": ...
 
@@ -155,6 +159,9 @@ class Verifier:
         keys: Mapping[str, Sequence[str]] | None = None,
         on: Literal["here", "spark", "both"] = "here",
         postgres: str = "",
+        batches: int = 0,
+        allow_writes: bool = False,
+        allow_network: bool = False,
         **meant: Unpack[Meant],
     ) -> "ProgramTrials": ...
 
@@ -297,6 +304,9 @@ class Verifier:
         keys: Mapping[str, Sequence[str]] | None = None,
         on: Literal["here", "spark", "both"] = "here",
         postgres: str = "",
+        batches: int = 0,
+        allow_writes: bool = False,
+        allow_network: bool = False,
         **meant: Unpack[Meant],
     ) -> "SparkReport":
         """Run a Spark job under schedules, try its sink at each of its effects, and fail the test unless all outcomes are equal.
@@ -316,6 +326,9 @@ class Verifier:
             keys: the columns by which a connector of ``df.write`` that is not known writes, by table; none: it adds rows.
             on: simulate it (here), run it on the real Spark (spark), or compare (both).
             postgres: on the real Spark, the URL of a PostgreSQL for tests; default: one that is installed.
+            batches: on the real Spark, how many of its own sources are run, at most, from a copy of its checkpoint; 0: drawn.
+            allow_writes: on the real Spark, whether each trial writes to what it cannot have for itself.
+            allow_network: on the real Spark, whether trials reach other machines.
             meant: the fields of `Declares` (``running=True``), which add to what its module declares.
 
         Raises:
@@ -325,7 +338,7 @@ class Verifier:
         """
         __tracebackhide__ = True
         # PySpark need not be installed.
-        from headrace_properties.spark_jobs.laboratory import laboratory_on  # noqa: PLC0415
+        from headrace_properties.spark_jobs.laboratory import batches_and_server, laboratory_on  # noqa: PLC0415
         from headrace_properties.spark_jobs.named_targets import causes_named, spark_target_on  # noqa: PLC0415
         from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
 
@@ -335,10 +348,12 @@ class Verifier:
         asked = names.promises if promises is None else promises
         samples = _samples(sample)
         declared = Declares(**meant)
+        lets = _let_through(writes=allow_writes, network=allow_network)
+        where = laboratory_on(on, postgres, 1, lets, batches)
 
         def target_of(seed: int) -> "SparkTarget":
             target = spark_target_on(
-                laboratory_on(on, postgres),
+                where,
                 names.job,
                 job,
                 schemas=schema,
@@ -357,11 +372,12 @@ class Verifier:
         _refuse_unheeded({"examples": examples, **stateful}, target.kind)
         check_allowed(allow, target.kind)
         untested = {*self.allow_unknown, *allow_unknown}
-        source = spark_source(names.job, schema, names.feed, target.keys, samples)
+        named = spark_source(names.job, schema, names.feed, target.keys, samples)
+        named = structs.replace(named, **batches_and_server(where))
         trials = SparkTrials(
-            target, target_of, source, used_seed, runs, causes_named(allow), duplicates, untested
+            target, target_of, named, used_seed, runs, causes_named(allow), duplicates, untested
         )
-        session = self._run(Session(trials, self._memory(source if names.importable else None)))
+        session = self._run(Session(trials, self._memory(named if names.importable else None)))
         report = trials.report
         assert report is not None
         if report.job is not None:
@@ -393,6 +409,9 @@ class Verifier:
         keys: Mapping[str, Sequence[str]] | None = None,
         on: Literal["here", "spark", "both"] = "here",
         postgres: str = "",
+        batches: int = 0,
+        allow_writes: bool = False,
+        allow_network: bool = False,
         **meant: Unpack[Meant],
     ) -> "ProgramTrials":
         """Run a program that starts queries, as its owner runs it, and try each of its queries as `spark_job` does.
@@ -415,6 +434,9 @@ class Verifier:
             keys: the columns by which connectors that are not known write.
             on: where.
             postgres: the URL of a PostgreSQL for tests.
+            batches: how many of its own sources are run, at most; 0: drawn rows.
+            allow_writes: whether each trial writes to what it cannot have for itself.
+            allow_network: whether trials reach other machines.
             meant: the fields of `Declares`.
 
         Raises:
@@ -438,7 +460,8 @@ class Verifier:
         )  # fmt: skip
         untested = {*self.allow_unknown, *allow_unknown}
         script = Script(path, tuple(args), env or {}, tuple(stand_ins))
-        where = laboratory_on(on, postgres)
+        lets = _let_through(writes=allow_writes, network=allow_network)
+        where = laboratory_on(on, postgres, 1, lets, batches)
         laboratory = None if where is None else replace(where, script=script)
         how = TrialOptions(used_seed, runs, causes_named(allow), duplicates, untested, laboratory)
         with surroundings(script) as module:
@@ -505,6 +528,10 @@ class Verifier:
         call_s = self._limits.call_s
         option = f" --code-timeout {call_s:g}" if call_s != CALL_S else ""
         return f"headrace replay {shlex.quote(_shown(path))}{option} --explain"
+
+
+def _let_through(*, writes: bool, network: bool) -> tuple[str, ...]:
+    return ("writes",) * writes + ("network",) * network
 
 
 def _samples(sample: str | Path | Mapping[str, str | Path] | None) -> dict[str, str]:

@@ -92,6 +92,8 @@ SAMPLES = {
     "query": ("--query", "a"),
     "postgres": ("--postgres", "postgresql://localhost/test"),
     "allow_writes": ("--allow-writes",),
+    "source": ("--source", "keep"),
+    "batches": ("--batches", "2", "--source", "keep"),
     "allow_network": ("--allow-network",),
     "strict": ("--strict",),
     "force": ("--force",),
@@ -226,8 +228,8 @@ def test_replay_heeds_each_option_or_refuses_it_by_name(run: Run, kind: TargetKi
         assert all(Path(part).exists() for part in option if part.startswith("a.")), name
 
 
-LABORATORY = ("postgres", "allow_writes", "allow_network")
-ELSEWHERE = {"schema", "sample", "keys", "on", "master", *LABORATORY, "search", "depth", "version"}
+LABORATORY = ("postgres", "allow_writes", "allow_network", "source")
+ELSEWHERE = {"batches", "schema", "sample", "keys", "on", "master", *LABORATORY, "search", "depth", "version"}
 """Already given, about another target, or with a test of their own."""
 
 

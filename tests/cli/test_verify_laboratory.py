@@ -472,3 +472,49 @@ def test_files_of_the_owner_are_left_as_they_are(job: Path, run: Run) -> None:
     assert json.loads(result.stdout)["queries"][0]["trials"] > 0
     assert contents_of(home) == before
     assert "headrace-root" not in result.output
+
+
+KEPT = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.appName("kept").getOrCreate()
+payments = spark.readStream.schema("id LONG").option("maxFilesPerTrigger", 1).json("landing")
+payments.writeStream.foreachBatch(lambda df, batch_id: df.write.mode("append").json("lake")).option(
+    "checkpointLocation", "checkpoint").start().awaitTermination()
+"""
+
+
+@pytest.mark.nightly
+def test_job_is_tried_on_its_own_source_and_a_replay_says_what_has_come_since(job: Path, run: Run) -> None:
+    job.write_text(KEPT)
+    Path("landing").mkdir()
+    Path("landing/1.json").write_text('{"id": 1}')
+    result = run("verify", str(job), "--on", "spark", "--source", "keep", "--batches", "1", "--json")
+    assert result.exit_code == 1, result.output
+    (finding,) = json.loads(result.stdout)["findings"]
+    assert "lake has (id=1) once too often" in finding["message"]
+    assert not Path("lake").exists()
+    assert not Path("checkpoint").exists()
+    replay = read_replay(Path(finding["replay_file"]))
+    recorded = replay.versions or {}
+    assert recorded["checkpoint"] == "new"
+    assert recorded["sources"].startswith("1 files (")
+    Path("landing/2.json").write_text('{"id": 2}')
+    again = run("replay", finding["replay_file"])
+    assert again.exit_code == 1, again.output
+    assert "VIOLATED again" in again.output
+    assert f"Recorded with sources {recorded['sources']}; this is 2 files" in again.output
+
+
+def test_own_source_needs_the_real_spark(job: Path, run: Run) -> None:
+    job.write_text(KEPT)
+    result = run("verify", str(job), "--source", "keep")
+    assert (result.exit_code, "option source=keep: expected given with on=spark" in result.output) == (
+        2,
+        True,
+    )
+    result = run("verify", str(job), "--on", "spark", "--batches", "2")
+    assert (result.exit_code, "option batches=2: expected given with source=keep" in result.output) == (
+        2,
+        True,
+    )

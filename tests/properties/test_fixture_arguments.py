@@ -47,6 +47,9 @@ SAMPLES: dict[str, Any] = {
     "query": "a",
     "on": "spark",
     "postgres": "postgresql://localhost",
+    "batches": 2,
+    "allow_writes": True,
+    "allow_network": True,
 }
 
 

@@ -1,7 +1,9 @@
 """A query of a program, or of a function, in the laboratory: what tries it is the real Spark, which runs it as it is."""
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from headrace import OptionsError
@@ -16,6 +18,7 @@ from headrace_sim.spark.laboratory.driver import LaboratoryProgram
 from headrace_sim.spark.laboratory.hosts import RealDrivers, looked
 from headrace_sim.spark.laboratory.jars import settings_for_jars
 from headrace_sim.spark.laboratory.jvm import SparkJvm, shared
+from headrace_sim.spark.laboratory.kept import BY_CLOCK, digests_of_query, kept
 from headrace_sim.spark.sinks.processes import LetThrough, Sink
 
 
@@ -32,6 +35,9 @@ class Laboratory:
     sparks: int = 1  # how many of them share the trials
     prepare: Callable[[], Any] | None = None  # makes what sinks take for granted, as the author says. Or None
     reader: TrialReader | None = None  # of a pipeline: reads what trials left, and judges it
+    batches: int = (
+        0  # how many are run of its own sources, at most; 0: drawn or sampled rows come in their place
+    )
 
     @property
     def reached(self) -> str:
@@ -66,9 +72,41 @@ class Laboratory:
         host = RealDrivers(program, self.jvm, postgres=self.postgres)
         declared = {table: tuple(columns) for table, columns in keys.items()}
         rows, of_pipeline = tuple(map(tuple, feed)), self.reader is not None
+        if self.batches:
+            host.kept = kept(job, host.home, self.jvm.folder, self.batches, self.lets)
+            begins, by_clock = (
+                host.kept.begins,
+                any(source.format in BY_CLOCK for source in job.sources),
+            )
+            return Sink(
+                job.sink.function,
+                job.input,
+                (),
+                self.prepare,
+                declared,
+                host=host,
+                begins=begins,
+                by_clock=by_clock,
+            )
         return Sink(
             job.sink.function, job.input, rows, self.prepare, declared, host=host, of_pipeline=of_pipeline
         )
+
+    def went_on(self, sink: Sink, batches: int) -> str:
+        """Return with which batches a sink of its own sources went on, and from what, as a report says it."""
+        if sink.begins is None or not isinstance(sink.host, RealDrivers) or sink.host.kept is None:
+            return ""
+        known = sink.host.kept
+        last = f" to {sink.begins + batches - 1}" * (batches > 1)
+        ran = f"batch{'es' * (batches > 1)} {sink.begins}{last} of its own source" if batches else "no batch"
+        behind = f"copy of {known.checkpoint}" if sink.begins else "new checkpoint"
+        return f". It ran {ran} from a {behind}" + "".join(f"; {note}" for note in known.notes)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of what runs the trials, and where they go on, as a replay file has it."""
+        job = self.queries[self.number]
+        return self.jvm.versions | (digests_of_query(job, Path.cwd()) if self.batches else {})
 
 
 _REACHED = {
@@ -77,8 +115,16 @@ _REACHED = {
 }
 
 
+def batches_and_server(laboratory: Laboratory | None) -> dict[str, Any]:
+    """Return what the source of a target keeps of where it is tried, by its attributes: no password, which may be a secret."""
+    if laboratory is None:
+        return {}
+    server = re.sub(r"(?<=//)([^:@/]*):[^@/]*@", r"\1@", laboratory.postgres)
+    return {"batches": laboratory.batches, "postgres": server}
+
+
 def laboratory_on(
-    engine: str, postgres: str = "", sparks: int = 1, lets: Collection[str] = ()
+    engine: str, postgres: str = "", sparks: int = 1, lets: Collection[str] = (), batches: int = 0
 ) -> Laboratory | None:
     """Return where a query is tried on an engine: ``here`` (None: it is simulated), ``spark`` or ``both``.
 
@@ -94,10 +140,16 @@ def laboratory_on(
     for name, value in given.items():
         if value and engine == "here":
             raise OptionsError(name, value, "given with on=spark, or on=both")
+    if batches < 0:
+        raise OptionsError("batches", batches, "at least 1, or 0: rows are drawn")
+    if batches and engine != "spark":
+        raise OptionsError("batches", batches, "given with on=spark")
     if engine == "here":
         return None
     through = frozenset(map(LetThrough, lets))
-    return Laboratory(beside=engine == "both", postgres=postgres, lets=through, sparks=sparks)
+    return Laboratory(
+        beside=engine == "both", postgres=postgres, lets=through, sparks=sparks, batches=batches
+    )
 
 
 def _no_time(_seconds: float) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace_properties.promises import Promise, PromiseError
 from headrace_properties.promises.asking import Answer, ask, changes, reason_of
-from headrace_properties.promises.errors import NotInPipelineError
+from headrace_properties.promises.errors import NotInPipelineError, Unexercised
 from headrace_properties.promises.moment import INPUT, OUTPUT
 from headrace_properties.promises.promise import PromiseKind
 from headrace_properties.promises.promise_judge import check_are_promises
@@ -35,6 +35,21 @@ class SinkEffect:
     batch: int  # in which batch
     pending: bool  # whether it is part of a transaction that is not committed then
     content: Any  # of a request, its body
+
+
+class UnseenRows(tuple[Any, ...]):
+    """Rows that only the query's own source knows: a promise that looks at them is not tested."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        """Return False: there is none to look at."""
+        return False
+
+    def _refuse(self, *_given: object) -> Any:
+        raise Unexercised("it reads the rows of the input, which --source keep leaves to the source")
+
+    __iter__ = __len__ = __getitem__ = __contains__ = _refuse
 
 
 @dataclass(frozen=True, slots=True)

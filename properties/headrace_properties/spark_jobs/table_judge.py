@@ -7,7 +7,7 @@ from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.promises import Promise, PromiseKind
 from headrace_properties.spark_jobs.causes import CAUSES, Cause
 from headrace_properties.spark_jobs.job_findings import place_at
-from headrace_properties.spark_jobs.promised import JobAsker, JobMoment, SinkEffect
+from headrace_properties.spark_jobs.promised import JobAsker, JobMoment, SinkEffect, UnseenRows
 from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_sim.spark.columns.values import InputRows
 from headrace_sim.spark.job import SparkJob
@@ -41,7 +41,7 @@ class TableJudge:
     Args:
         promises: Those about tables.
         job: Whose sink it is.
-        feed: The rows of its input, batch by batch.
+        feed: The rows of its input, batch by batch; None: only its own source knows them.
         outcome: Of the query, undisturbed; None: only the real Spark can compute it.
 
     Attributes:
@@ -50,7 +50,7 @@ class TableJudge:
     """
 
     def __init__(
-        self, promises: Sequence[Promise], job: SparkJob, feed: Feed, outcome: Outcome | None
+        self, promises: Sequence[Promise], job: SparkJob, feed: Feed | None, outcome: Outcome | None
     ) -> None:
         self.calm: Sight | None = None
         self._promises, self._job, self._feed, self._outcome = promises, job, feed, outcome
@@ -82,7 +82,8 @@ class TableJudge:
 
     def moment(self, sight: Sight) -> JobMoment:
         """Return what a promise sees."""
-        rows = [row for batch in self._feed[: sight.batches] for row in batch]
+        rows = [row for batch in (self._feed or ())[: sight.batches] for row in batch]
+        given = UnseenRows() if self._feed is None else tuple(InputRows(self._job.input).rows(rows))
         outputs = [] if self._outcome is None else [
             row for batch, given in sorted(self._outcome.outputs.items()) if batch < sight.batches for row in given
         ]  # fmt: skip
@@ -91,10 +92,9 @@ class TableJudge:
             name: tuple(rows_of_table(sight.contents.get(name, []), calm.get(name, [])))
             for name in dict.fromkeys([*calm, *sight.contents])
         }
-        return JobMoment(
-            tuple(InputRows(self._job.input).rows(rows)), tuple(InputRows(self._job.output).rows(outputs)), {},
-            self._outcome.late if self._outcome else 0, tables, tuple(map(_effect_seen, sight.effects)),
-        )  # fmt: skip
+        told = given if self._feed is None else tuple(InputRows(self._job.output).rows(outputs))
+        late = self._outcome.late if self._outcome else 0
+        return JobMoment(given, told, {}, late, tables, tuple(map(_effect_seen, sight.effects)))
 
     def untested(self) -> Iterator[tuple[str, str]]:
         """Yield the promises that no run has tested, each with the reason."""
@@ -123,7 +123,7 @@ class TableJudge:
         if fault.kind is SinkFaultKind.STATE:
             return f"in batch {fault.batch} a task died at a call of its state; in the end"
         calm = [] if self.calm is None else self.calm.effects
-        by_batch = [[effect for effect in calm if effect.batch == batch] for batch in range(len(self._feed))]
+        by_batch = [[effect for effect in calm if effect.batch == batch] for batch in range(1 + fault.batch)]
         return f"{Story(fault, [], by_batch).struck()}; {'in the end' if sight.is_end else 'at that moment'}"
 
 

@@ -231,17 +231,18 @@ class SparkTarget:
         judge = self._judge()
         own = f"paths and tables were the trials' own{laboratory.reached}"
         told = f"Spark {self._spark} ran it as it is; {own}"
+        tried = laboratory.sink(self.job, self.feed, self.keys)
         reader = laboratory.reader
         if reader is not None:
             reader.promises = self.promises
         try:
             sink = check_sink_of(
-                laboratory.sink(self.job, self.feed, self.keys),
+                tried,
                 overtaken=overtaken
                 and self.job.sink.function is not None,  # else Spark itself refuses the first one
                 rows_of=self._rows_of(),
                 allow=self._allowed_of_sink(allow),
-                duplicates=duplicates,
+                duplicates=duplicates and not laboratory.batches,
                 new_checkpoint=False if is_for_looking(self.job) else self.job.declares.new_checkpoint,
                 progress=progress,
                 processes=laboratory.sparks,
@@ -259,6 +260,8 @@ class SparkTarget:
             return SparkReport(self.name, None, None, (refusal,), notes=(told,))
         if self.job.state is not None and REMOTE in self.job.state.settings.values:
             told += ". It is a client of Spark Connect, and had a classic session"
+        told += laboratory.went_on(tried, len(sink.effects))
+        told += "; rows that it delivers again were not tried" * (duplicates and bool(laboratory.batches))
         findings = ranked([*self._broken(judge, sink), *self._shown(sink), *review.findings])
         unknown = (*sink.unknown, *_untested(judge, allow_unknown))
         if reader is None or reader.first is None:
@@ -280,12 +283,13 @@ class SparkTarget:
         """Return what asks promises of what the sink leaves."""
         asked, outcome = self._promises_of_sink, None
         try:
-            if asked and not (self.laboratory is not None and self.assumed):
+            if asked and not (self.laboratory is not None and (self.assumed or self.laboratory.batches)):
                 outcome = self.outcome()
         except HeadraceError:  # only the real Spark can compute it
             if self.laboratory is None:
                 raise
-        return TableJudge(asked, self.job, self.feed, outcome)
+        feed = None if self.laboratory is not None and self.laboratory.batches else self.feed
+        return TableJudge(asked, self.job, feed, outcome)
 
     def _broken(self, judge: TableJudge, sink: SinkReport) -> Iterator[Finding]:
         """Yield the promises that the sink breaks. They are shrunk unless the search was stopped."""
@@ -467,7 +471,7 @@ class SparkTarget:
     @property
     def versions(self) -> dict[str, str]:
         """What judges it, by name."""
-        return versions() | ({} if self.laboratory is None else self.laboratory.jvm.versions)
+        return versions() | ({} if self.laboratory is None else self.laboratory.versions)
 
     def _shrunk(self, finding: SinkFinding) -> Finding:
         """Leave out rows as long as the same fault still shows the finding, and record the remaining rows."""

@@ -35,11 +35,13 @@ from headrace_properties.spark_jobs.feeds.versioned_rows import in_versions
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.promised import JobMoment
 from headrace_properties.spark_jobs.proposals import proposals
+from headrace_properties.spark_jobs.table_judge import TableJudge
 from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_properties.spark_trials import Again, SparkTrials
 from headrace_properties.target import SparkSource
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks.sink_runs import Sight
 from headrace_sim.spark.sinks.table_rows import value_of
 from headrace_sim.spark.sinks.trial import undisturbed_run
 
@@ -399,3 +401,19 @@ def test_values_of_a_table_are_read_as_they_were(value: Any) -> None:
 @pytest.mark.parametrize("text", ["__import__('os')", "open('x')", "a b", "lambda: 1", "1 +", "2024-10-10"])
 def test_text_that_is_no_value_stays_text(text: str) -> None:
     assert value_of(text) == text
+
+
+def test_promise_that_reads_rows_which_only_the_source_knows_is_not_tested() -> None:
+    target = spark_target("write", upsert(""), schemas="id INT, version INT", feed=[[(1, 1)]])
+    promises = [
+        unique("id", table="orders"),
+        same_total({"orders": "version", "input": "version"}),
+        newest_wins("id", version="version", table="orders"),
+    ]
+    judge = TableJudge(promises, target.job, None, None)
+    rows = [(("id", "1"), ("version", "1")), (("id", "1"), ("version", "2"))]
+    judge.take(Sight(UNDISTURBED, 1, {"shop.db: orders": [*rows]}, [], is_end=True))
+    (broken,) = judge.findings(0, None, "4.3")
+    assert broken.kind.name == "unique_id_in_orders"
+    assert len(dict(judge.untested())) == 2
+    assert all("which --source keep leaves to the source" in why for why in dict(judge.untested()).values())

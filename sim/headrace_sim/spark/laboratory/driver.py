@@ -26,6 +26,7 @@ from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.called import Called
 from headrace_sim.spark.laboratory.inputs import read_from
 from headrace_sim.spark.laboratory.jvm import SparkJvm, attach
+from headrace_sim.spark.laboratory.kept import Kept, KeptTrial, watch_named
 from headrace_sim.spark.laboratory.looks import SourcesLook, kept_variables, note_queries
 from headrace_sim.spark.laboratory.outside_writes import OutsideWrites
 from headrace_sim.spark.laboratory.places import watch_commands, watch_paths, watch_reads
@@ -86,6 +87,7 @@ def drive(
     seed: int,
     database: PostgresDatabase | None = None,
     prepare: Callable[[], Any] | None = None,
+    kept: Kept | None = None,
     *,
     heard: bool = False,
 ) -> NoReturn:
@@ -101,19 +103,25 @@ def drive(
         seed: Of its clock and its random numbers.
         database: What stands for each PostgreSQL that it names. None: as in the simulation.
         prepare: Makes what the program takes for granted, before its first attempt. Or None.
+        kept: The owner's files, if its sources are left as they are. Or None.
         heard: Whether the errors are noted that the query's own code catches.
 
     """
     status = 1
     gc.freeze()
     try:
-        with _settled(program, jvm, session, folder, probe, seed, database) as (variables, spark, clients):
-            read_from(folder.parent / "input", program.queries, program.number)
-            watch_workers(folder, jvm, probe, seed, database, heard=heard)
+        with _settled(program, jvm, session, folder, probe, seed, database, kept) as (
+            variables,
+            spark,
+            clients,
+        ):
+            absolute = None if kept is None else lambda name: str(kept.absolute(name, folder))
+            read_from(folder.parent / "input", program.queries, program.number, absolute)
+            watch_workers(folder, jvm, probe, seed, database, kept, heard=heard)
             outside = OutsideWrites(probe, spark, LetThrough.WRITES in jvm.lets, database is not None)
             watch_writes(probe, outside)
             watch_states()
-            written = watch_queries(probe, fault, program.queries, program.number, outside, heard=heard)
+            written = watch_queries(probe, fault, program.queries, program.number, outside, kept, heard=heard)
             if prepare is not None and probe.attempt == 0:
                 prepare()
             before = batches_of(folder, "commits")
@@ -138,7 +146,7 @@ def look(program: LaboratoryProgram, jvm: SparkJvm, session: Any, folder: Path, 
     status = 1
     try:
         with _settled(program, jvm, session, folder, probe, 0, None) as (variables, spark, _):
-            watch_workers(folder, jvm, probe, 0, None, heard=False)
+            watch_workers(folder, jvm, probe, 0, None, None, heard=False)
             tell = probe.ledger.append
             note_queries(SourcesLook(folder.parent / "input", program.script.schemas, tell), tell)
             status = run_program(program.script, probe, variables, spark)
@@ -158,6 +166,7 @@ def _settled(
     probe: Probe,
     seed: int,
     database: PostgresDatabase | None,
+    kept: Kept | None = None,
 ) -> Iterator[tuple[dict[str, Any], SparkSession, StoreClients]]:
     """Let this process be a driver in its trial, irreversibly; give the program's variables, its session and its clients."""
     forget_users_modules()
@@ -169,8 +178,9 @@ def _settled(
         spark = attach(jvm, session)
         _keep_running(spark)
         watch_commands(folder, spark.sparkContext._jsc.hadoopConfiguration())
-        watch_paths(folder, (folder.parent, jvm.folder))
-        watch_reads(folder)
+        of_owner = None if kept is None else KeptTrial(kept, folder, probe)
+        watch_paths(folder, (folder.parent, jvm.folder), None if of_owner is None else of_owner.moved)
+        watch_reads(folder) if of_owner is None else watch_named(of_owner)
         time.sleep = _resting(time.sleep, spark)  # type: ignore[assignment]
         _be_quiet()
         yield vars(module), spark, clients

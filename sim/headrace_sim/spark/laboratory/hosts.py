@@ -15,8 +15,9 @@ from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.driver import LaboratoryProgram, drive, look
 from headrace_sim.spark.laboratory.inputs import held_back, write_batch
 from headrace_sim.spark.laboratory.jvm import SparkJvm, running
+from headrace_sim.spark.laboratory.kept import Kept
 from headrace_sim.spark.laboratory.outputs import collected
-from headrace_sim.spark.laboratory.places import ROOT, copied, settings_of
+from headrace_sim.spark.laboratory.places import ROOT, copied, looked_at, settings_of
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase, server_for
 from headrace_sim.spark.laboratory.postgres import contents as tables_of
 from headrace_sim.spark.laboratory.watched_frames import EMPTY_BATCHES
@@ -44,6 +45,7 @@ class RealDrivers:
         postgres: The URL of the owner's PostgreSQL for tests, in which each trial has a database. "": of ours.
         runs_tasks_again: As `Host` has it.
         shares_java: As `Host` has it.
+        kept: The owner's files, from which trials go on if sources are left as they are. None: batches are given.
 
     """
 
@@ -54,6 +56,7 @@ class RealDrivers:
     postgres: str = ""
     runs_tasks_again: bool = True
     shares_java: bool = True
+    kept: Kept | None = None
     _known: dict[Path, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     _sessions: dict[Path, Any] = field(default_factory=dict)
     _database: PostgresDatabase | None = None
@@ -67,12 +70,16 @@ class RealDrivers:
 
     def begin(self, sink: Sink, folder: Path) -> None:
         """Copy the owner's files, write the input, and open a catalog."""
-        (folder / ROOT).mkdir()
-        self._known = {folder.parent: copied(self.home, folder)}
+        name = f"trial{next(self.jvm.trials)}"
+        if self.kept is not None:
+            self.kept.begin(folder, name)
+        else:
+            (folder / ROOT).mkdir()
+            self._known = {folder.parent: copied(self.home, folder)}
         for batch in range(sink.first_id):
             write_batch(folder.parent / "input", self.program.job, batch, ())
         self._write(sink, folder)
-        settings = settings_of(f"trial{next(self.jvm.trials)}", folder)
+        settings = settings_of(name, folder, () if self.kept is None else (self.home, folder))
         self._sessions = {folder: self.jvm.new_catalog(settings)}
         self._alive = {}
         script = self.program.script
@@ -96,7 +103,7 @@ class RealDrivers:
         self._alive[folder] = self._alive.get(folder, 0) + 1
         os.environ.setdefault("TZ", "UTC")
         cut = fault if fault is not None and self._strikes_between(fault, len(sink.batches) - 1) else None
-        if cut is not None:
+        if cut is not None and self.kept is None:
             held_back(rows, cut.batch - (cut.effect == 0))
             session.conf().set(EMPTY_BATCHES, "false")
         # Spark notes a batch as done after the function has returned, where no probe is: `watch_queries` waits for it.
@@ -106,7 +113,7 @@ class RealDrivers:
             probe.dies_held = plan.with_java
             drive(
                 self.program, self.jvm, session, folder, probe, fault, plan.seed, self._database, sink.prepare,
-                heard=sink.heard,
+                self.kept, heard=sink.heard,
             )  # fmt: skip
 
         attempt = Attempt(run, ledger, plan.number, None if restarted else fault)
@@ -126,6 +133,8 @@ class RealDrivers:
         self._write(sink, folder)
 
     def _write(self, sink: Sink, folder: Path) -> None:
+        if self.kept is not None:
+            return
         for batch, rows in enumerate(sink.batches, sink.first_id):
             write_batch(folder.parent / "input", self.program.job, batch, rows)
 
@@ -148,7 +157,7 @@ class RealDrivers:
         if self._has_function or fault.kind not in _BETWEEN:
             return False
         if fault.batch < last or fault.effect == 0:
-            return True
+            return self.kept is None
         row = streaming_sink(self.program.job.sink.format)
         is_skipped = row is not None and row.again is BatchAgain.SKIPPED
         return fault.kind is not SinkFaultKind.RESTART and not is_skipped
@@ -169,14 +178,15 @@ class RealDrivers:
     def another(self) -> Iterator["RealDrivers"]:
         """Give one with a Spark of its own."""
         with running(self.jvm.settings, self.jvm.lets) as jvm:
-            yield replace(self, jvm=jvm)
+            yield replace(self, jvm=jvm, kept=self.kept and self.kept.another(jvm.folder))
 
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:
         """Return what a trial left, without what was there before it, and without the epochs of Headrace's own sink."""
         rows = {} if self._database is None else tables_of(self._database)
         (session,) = self._sessions.values()
         read = partial(self.jvm.read_iceberg, session, folder)
-        found = collected(folder, effects, self._known.get(folder.parent, {}), read) | rows
+        known = self._known.get(folder.parent, {}) if self.kept is None else looked_at(self.kept.snapshot)
+        found = collected(folder, effects, known, read) | rows
         found = {name: items for name, items in found.items() if not name.endswith(f": {WRITERS}")}
         return self.program.read(found)
 
@@ -212,7 +222,7 @@ class RealAttempt:
 
     def _died_between(self, status: int, cut: SinkFault) -> int:
         """Let what ran to the end of a batch have died before or behind the entry of the commit log."""
-        for batch in range(cut.batch, len(self.sink.batches)):
+        for batch in range(cut.batch, len(self.sink.batches) if self.host.kept is None else 0):
             write_batch(self.folder.parent / "input", self.host.program.job, batch, self.sink.batches[batch])
         if status in {0, KILLED} and cut.effect and cut.kind is not SinkFaultKind.RESTART:
             for name in (f"{cut.batch}", f".{cut.batch}.crc"):

@@ -4,7 +4,7 @@ Each stream of the program is read from a directory of its own. Batch 0 is the o
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,9 @@ def held_back(folder: Path, after: int) -> None:
             path.unlink()
 
 
-def read_from(folder: Path, queries: Sequence[SparkJob], number: int) -> None:
+def read_from(
+    folder: Path, queries: Sequence[SparkJob], number: int, absolute: Callable[[str], str] | None = None
+) -> None:
     """Let this process's program read its streams from files, irreversibly: those of one of its queries.
 
     Others are empty, also those of which it starts no query.
@@ -65,6 +67,7 @@ def read_from(folder: Path, queries: Sequence[SparkJob], number: int) -> None:
         folder: Of the trial's input.
         queries: Those of the program, in order.
         number: The place of the one that has rows.
+        absolute: Returns the absolute path of one that a source of this query is given, if these are left as they are.
 
     """
     mine = [replace(source, name="") for source in queries[number].sources]
@@ -86,6 +89,11 @@ def read_from(folder: Path, queries: Sequence[SparkJob], number: int) -> None:
                 place = closest(texts, [*args, *options.values(), *told.values()])
                 source, rows = known.pop(place) if len(known) > 1 else known[0]
                 schema = source.schema
+            if rows is not None and absolute is not None:
+                path = next(iter(args), options.pop("path", told.get("path")))
+                if path is None or really.__name__ == "table":
+                    return really(reader, *args, **options)
+                return really(reader, absolute(str(path)), *args[1:], **options)
             if schema is None:
                 return really(reader, *args, **options)
             into = folder / ("empty" if rows is None else str(rows))

@@ -38,6 +38,8 @@ class SourcesLook:
                 setattr(DataStreamReader, name, self._reading(name, really_parquet))
 
     def _reading(self, name: str, really_parquet: Callable[..., Any]) -> Callable[..., Any]:
+        really = getattr(DataStreamReader, name)
+
         def read(reader: DataStreamReader, *args: Any, **options: Any) -> Any:
             told = vars(reader).get("_headrace", {}) | options
             format_ = told.pop("format", "") if name in {"load", "table"} else name
@@ -53,7 +55,9 @@ class SourcesLook:
                 path,
                 users_place(),
             )
-            schema = self._schema_of(source, told.get("schema"))
+            schema = self._schema_of(
+                source, told.get("schema"), lambda: really(reader, *args, **options).schema
+            )
             empty = self.folder / str(len(self.sources))
             empty.mkdir(parents=True)
             self.sources.append(
@@ -63,10 +67,12 @@ class SourcesLook:
 
         return read
 
-    def _schema_of(self, source: Source, told: Any) -> t.StructType:
-        """Return the schema of a stream. Raise `ProgramError` if nobody says it."""
+    def _schema_of(self, source: Source, told: Any, of_spark: Callable[[], t.StructType]) -> t.StructType:
+        """Return the schema of a stream. Raise `ProgramError` if nobody says it, and Spark does not know it, either."""
         given = self.schemas.get(source.label) if isinstance(self.schemas, Mapping) else self.schemas
         schema = told or FIXED_SCHEMAS.get(source.format.lower()) or given
+        with suppress(Exception):  # whatever Spark raises
+            schema = schema or of_spark()
         if schema is None:
             problem = f"the schema of the stream {source.label} is not known"
             error = ProgramError(problem, source.place, f"Write --schema '{source.label}=COLUMN TYPE, ...'")

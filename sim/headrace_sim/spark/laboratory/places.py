@@ -12,7 +12,8 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,11 @@ REMOTE = ("abfs", "abfss", "dbfs", "gs", "hdfs", "maprfs", "oss", "s3", "s3a", "
 _BEGIN = r"(?:\b|(?<=^s))"
 """Where a word begins; a text that is sent to Java has a letter before it."""
 _NAMED = re.compile(rf"{_BEGIN}({'|'.join(REMOTE)}):/(?:/([^/\s'\"`,;)]*))?", re.MULTILINE)
-_OF_THIS_MACHINE = re.compile(rf"{_BEGIN}file:(?://(?:localhost)?)?(?=/)", re.MULTILINE)
+OF_THIS_MACHINE = re.compile(rf"{_BEGIN}file:(?://(?:localhost)?)?(?=/)", re.MULTILINE)
 _VIEW = "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"
 _COMMITTER = "org.apache.hadoop.mapreduce.lib.output.FileOutputCommitterFactory"
 _HOME = "/headrace"
+CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 WAREHOUSE = "spark.sql.warehouse.dir"
 """Where tables are that have no place of their own. No session can change it, so that each catalog begins with its own."""
 ROOT = ABSOLUTE
@@ -40,12 +42,13 @@ MOST_BYTES = 50_000_000
 """Choice: what is copied into a trial of the owner's files, at most."""
 
 
-def settings_of(name: str, folder: Path) -> dict[str, str]:
+def settings_of(name: str, folder: Path, homes: Sequence[Path] = ()) -> dict[str, str]:
     """Return the settings of Spark with which a path is one of a trial's.
 
     Args:
         name: Of the trial, as a host's name may be.
         folder: Its working directory: that of relative paths.
+        homes: The absolute paths that are of this directory, too.
 
     """
     table, user = f"fs.viewfs.mounttable.{name}", getpass.getuser()
@@ -54,6 +57,7 @@ def settings_of(name: str, folder: Path) -> dict[str, str]:
     views |= {f"mapreduce.outputcommitter.factory.scheme.{scheme}": _COMMITTER for scheme in REMOTE}
     return {
         **views,
+        **{f"{table}.link.{home}": folder.as_uri() for home in homes},
         "fs.defaultFS": f"viewfs://{name}/",
         WAREHOUSE: f"viewfs://{name}/warehouse",
         f"{table}.homedir": _HOME,
@@ -79,7 +83,7 @@ def watch_commands(folder: Path, hadoop: Any) -> None:
         for name, view in views.items():
             hadoop.set(name, view)
         if "file:" in command and str(folder.parent) not in command:
-            command = _OF_THIS_MACHINE.sub("", command)
+            command = OF_THIS_MACHINE.sub("", command)
         return really_send(self, command)
 
     ClientServerConnection.send_command = send
@@ -95,7 +99,7 @@ def views_of(text: str, folder: Path) -> dict[str, str]:
     return settings
 
 
-def watch_paths(folder: Path, left: Sequence[Path]) -> None:
+def watch_paths(folder: Path, left: Sequence[Path], redirect: Callable[..., str] | None = None) -> None:
     """Redirect the absolute paths that this process opens or changes, irreversibly.
 
     What is only read may be the owner's; of what is changed, a copy is.
@@ -103,28 +107,17 @@ def watch_paths(folder: Path, left: Sequence[Path]) -> None:
     Args:
         folder: The trial's working directory.
         left: The directories whose paths are as they should be.
+        redirect: Returns where any other path is, by its name and whether it is changed (``changes``). None: as above.
 
     """
+    redirect = redirect or partial(_redirected, folder)
     inside = tuple(f"{place}{os.sep}" for place in (*left, "/dev", "/proc"))
 
     def moved(path: Any, *, changes: bool) -> Any:
         if not isinstance(path, str | bytes | os.PathLike):
             return path
         name = os.fsdecode(path)
-        if not name.startswith("/") or name.startswith(inside):
-            return path
-        ours = folder / ROOT / name.lstrip("/")
-        if not changes and not ours.exists():
-            return path
-        if changes and ours.parent != folder / ROOT and Path(name).parent.is_dir():
-            ours.parent.mkdir(parents=True, exist_ok=True)
-        if changes and not ours.exists() and Path(name).is_file() and Path(name).stat().st_size <= MOST_BYTES:
-            with (
-                io.FileIO(name) as theirs,
-                io.FileIO(ours, "w") as copy,
-            ):  # which is no effect of the program's
-                copy.write(theirs.readall())
-        return str(ours)
+        return path if name.startswith(inside) else redirect(name, changes=changes)
 
     def connect_moved(database: Any, *args: Any, **options: Any) -> Any:
         return really_connect(moved(database, changes=True), *args, **options)
@@ -133,7 +126,8 @@ def watch_paths(folder: Path, left: Sequence[Path]) -> None:
         return really_open(moved(file, changes=bool(set(mode) & set("wax+"))), mode, *args, **options)
 
     def open_descriptor(file: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        return really_open_descriptor(moved(file, changes=bool(flags & WRITING)), flags, mode, dir_fd=dir_fd)
+        name = file if dir_fd is not None else moved(file, changes=bool(flags & WRITING))
+        return really_open_descriptor(name, flags, mode, dir_fd=dir_fd)
 
     really_open_descriptor, os.open = os.open, open_descriptor  # type: ignore[assignment]
     really_open = builtins.open
@@ -146,6 +140,21 @@ def watch_paths(folder: Path, left: Sequence[Path]) -> None:
         setattr(os, name, _moving(getattr(os, name), lambda path: moved(path, changes=True)))
 
 
+def _redirected(folder: Path, name: str, *, changes: bool) -> str:
+    """Return where an absolute path is in a trial; of a file that is only read, or a relative path, the path itself."""
+    if not name.startswith("/"):
+        return name
+    ours = folder / ROOT / name.lstrip("/")
+    if not changes and not ours.exists():
+        return name
+    if changes and ours.parent != folder / ROOT and Path(name).parent.is_dir():
+        ours.parent.mkdir(parents=True, exist_ok=True)
+    if changes and not ours.exists() and Path(name).is_file() and Path(name).stat().st_size <= MOST_BYTES:
+        with io.FileIO(name) as theirs, io.FileIO(ours, "w") as copy:  # which is no effect of the program's
+            copy.write(theirs.readall())
+    return str(ours)
+
+
 def watch_reads(folder: Path) -> None:
     """Copy the owner's files that this process lets Spark read by an absolute path into the trial, irreversibly.
 
@@ -153,32 +162,37 @@ def watch_reads(folder: Path) -> None:
     """
 
     def bring(path: str) -> None:
-        real = Path(_OF_THIS_MACHINE.sub("", path))
+        real = Path(OF_THIS_MACHINE.sub("", path))
         copy = folder / ROOT / str(real).lstrip("/")
         if not real.is_absolute() or copy.exists() or not real.exists() or real.is_relative_to(folder.parent):
             return
-        files = [real] if real.is_file() else [file for file in real.rglob("*") if file.is_file()]
-        size = sum(file.stat().st_size for file in files)
-        if size > MOST_BYTES:
+        if (size := tree_size(real)) > MOST_BYTES:
             problem = f"{path} has {size:,} bytes, and each trial has a copy of at most {MOST_BYTES:,}"
             raise ProgramError(problem, users_place(), "Let the program read a smaller one")
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy_all = shutil.copy2 if real.is_file() else shutil.copytree
         copy_all(real, copy)
 
-    def reading(read: Callable[..., Any]) -> Callable[..., Any]:
+    tell_paths(DataFrameReader, bring)
+
+
+def tell_paths(kind: type, tell: Callable[[str], object]) -> None:
+    """Tell of each path that a reader or writer of frames, of this class, is given, before it is used, irreversibly."""
+
+    def telling(really: Callable[..., Any]) -> Callable[..., Any]:
         def called(self: Any, *paths: Any, **options: Any) -> Any:
-            for path in (*paths[:1], options.get("path"), options.get("paths")):
+            noted = vars(self).get("_headrace", {}).get("path")
+            for path in (*paths[:1], options.get("path"), options.get("paths"), noted):
                 for one in path if isinstance(path, list | tuple) else [path]:
                     if isinstance(one, str):
-                        bring(one)
-            return read(self, *paths, **options)
+                        tell(one)
+            return really(self, *paths, **options)
 
         return called
 
-    for name in ("csv", "json", "load", "orc", "parquet", "text", "xml"):
-        if hasattr(DataFrameReader, name):
-            setattr(DataFrameReader, name, reading(getattr(DataFrameReader, name)))
+    for name in ("csv", "json", "load", "orc", "parquet", "save", "text", "xml"):
+        if hasattr(kind, name):
+            setattr(kind, name, telling(getattr(kind, name)))
 
 
 _READING = ("access", "listdir", "lstat", "readlink", "scandir", "stat")
@@ -200,18 +214,33 @@ _CHANGING = (
 
 def _moving(call: Callable[..., Any], moved: Callable[[Any], Any]) -> Callable[..., Any]:
     def called(*paths: Any, **options: Any) -> Any:
-        return call(*map(moved, paths), **options)
+        return call(*(map(moved, paths) if options.get("dir_fd") is None else paths), **options)
 
     return called
 
 
-def copied(source: Path, folder: Path) -> Mapping[str, tuple[int, int]]:
-    """Copy the small files of the owner's working directory, and return the size and time of each copy, by relative path."""
+def tree_size(path: Path) -> int:
+    """Return the size of a file, or of all files in a directory, in bytes."""
+    files = [path] if path.is_file() else path.rglob("*")
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def copied(source: Path, folder: Path, left_out: Collection[Path] = ()) -> Mapping[str, tuple[int, int]]:
+    """Copy the small files of the owner's working directory, and return the size and time of each copy, by relative path.
+
+    ``left_out``: the directories and files that are not copied.
+    """
     left = MOST_BYTES
     for place, folders, files in os.walk(source):
-        folders[:] = [name for name in folders if not name.startswith((".", "__")) and name not in _LEFT_OUT]
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith((".", "__"))
+            and name not in _LEFT_OUT
+            and Path(place, name) not in left_out
+        ]
         for file in (Path(place) / name for name in files if not name.startswith(".")):
-            if not file.is_file() or (size := file.stat().st_size) > left:
+            if not file.is_file() or file in left_out or (size := file.stat().st_size) > left:
                 continue
             left -= size
             copy = folder / file.relative_to(source)

@@ -4,7 +4,7 @@ import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pyspark.sql import DataFrameWriter, GroupedData, SparkSession
@@ -17,7 +17,7 @@ from headrace_sim.spark.job import SparkJob, SparkSink
 from headrace_sim.spark.laboratory.kept_rows import is_shown, keep_rows
 from headrace_sim.spark.laboratory.outputs import CsvHeader
 from headrace_sim.spark.laboratory.outside_writes import OutsideWrites
-from headrace_sim.spark.laboratory.places import shown
+from headrace_sim.spark.laboratory.places import CHECKPOINTS, shown
 from headrace_sim.spark.laboratory.postgres import is_lock_timeout
 from headrace_sim.spark.laboratory.postgres_statements import plain_table
 from headrace_sim.spark.refusals import definition_of, place_of_error, users_place
@@ -33,6 +33,9 @@ try:
     from pyspark.sql.merge import MergeIntoWriter
 except ImportError:  # before PySpark 4.0
     MergeIntoWriter = None
+
+if TYPE_CHECKING:
+    from headrace_sim.spark.laboratory.kept import Kept
 
 _WRITES = ("csv", "insertInto", "jdbc", "json", "orc", "parquet", "save", "saveAsTable", "text", "xml")
 _WRITES_V2 = ("append", "create", "createOrReplace", "overwrite", "overwritePartitions", "replace")
@@ -181,9 +184,6 @@ def _acting(probe: Probe, really: Callable[..., Any]) -> Callable[..., Any]:
     return act
 
 
-_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
-
-
 EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 """Whether batches without rows follow the last one, for what the watermark or the clock then lets go."""
 
@@ -223,12 +223,22 @@ def _started(waiting: list[SparkSink], given: Iterable[object]) -> SparkSink | N
     return started
 
 
+def _nothing(_batch: int, _probe: Probe) -> None:
+    """Let a batch begin."""
+
+
+def _trigger(spark: SparkSession, kept: "Kept | None") -> Any:
+    triggers = spark._jvm.org.apache.spark.sql.streaming.Trigger
+    return triggers.ProcessingTime(0) if kept is not None and kept.is_endless else triggers.AvailableNow()
+
+
 def watch_queries(
     probe: Probe,
     fault: SinkFault | None,
     queries: Sequence[SparkJob],
     number: int,
     outside: OutsideWrites,
+    kept: "Kept | None" = None,
     *,
     heard: bool,
 ) -> Sequence[tuple[str, str, str]]:
@@ -242,11 +252,13 @@ def watch_queries(
         queries: Those of the program, in order.
         number: The place of the one that is tried. The others write nowhere.
         outside: Refuses what leaves the trial.
+        kept: Where it goes on, and how far, if its sources are left as they are.
         heard: Whether the errors are noted that its function catches.
 
     """
     tried = queries[number].sink
     waiting = [job.sink for job in queries]
+    end_behind = _nothing if kept is None else kept.end_behind
     written: list[tuple[str, str, str]] = []
     really_each_batch, really_start = DataStreamWriter.foreachBatch, DataStreamWriter.start
     really_to_table = DataStreamWriter.toTable
@@ -257,6 +269,7 @@ def watch_queries(
         def called(frame: Any, batch_id: int) -> None:
             if batch_id == died_after:
                 probe.die()
+            end_behind(batch_id, probe)
             probe.begin(batch_id)
             try:
                 with HeardErrors(probe, batch_id) if heard else nullcontext():
@@ -278,12 +291,12 @@ def watch_queries(
         @functools.wraps(really)
         def start(self: DataStreamWriter, *args: Any, **options: Any) -> Any:
             told = {**vars(self).get("_headrace", {}), **options}
-            available = self._spark._jvm.org.apache.spark.sql.streaming.Trigger.AvailableNow()
-            self._jwrite = self._jwrite.trigger(available)
-            if _started(waiting, [*args, *told.values()]) is not tried:
+            is_other = _started(waiting, [*args, *told.values()]) is not tried
+            self._jwrite = self._jwrite.trigger(_trigger(self._spark, None if is_other else kept))
+            if is_other:
                 self._jwrite = self._jwrite.format("noop").option("checkpointLocation", f"/{uuid4()}")
                 return really_start(self)
-            given = "checkpointlocation" in map(str.lower, told) or self._spark.conf.get(_CHECKPOINTS, "")
+            given = "checkpointlocation" in map(str.lower, told) or self._spark.conf.get(CHECKPOINTS, "")
             self._jwrite = self._jwrite if given else self._jwrite.option("checkpointLocation", "/checkpoint")
             if "function" not in told:
                 target = (*args, told.get("path") or told.get("tableName") or "")[0]

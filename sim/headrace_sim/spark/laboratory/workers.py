@@ -23,6 +23,7 @@ from pyspark.serializers import CPickleSerializer
 from pyspark.sql.streaming.state import GroupState
 
 from headrace_sim.spark.client.script_needs import StandIns, named_stand_ins
+from headrace_sim.spark.laboratory.kept import Kept, KeptTrial
 from headrace_sim.spark.laboratory.places import watch_paths
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
@@ -68,6 +69,7 @@ class AttemptNote:
         dies_held: As its driver's probe has it.
         lets: What it does outside its trial.
         stand_ins: The modules that the user has replaced.
+        kept: The owner's files, if sources are left as they are. Or None.
 
     """
 
@@ -84,6 +86,7 @@ class AttemptNote:
     dies_held: bool
     lets: frozenset[LetThrough]
     stand_ins: frozenset[str]
+    kept: Kept | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,14 @@ class _Noted:
 
 
 def watch_workers(
-    folder: Path, jvm: "SparkJvm", probe: Probe, seed: int, database: PostgresDatabase | None, *, heard: bool
+    folder: Path,
+    jvm: "SparkJvm",
+    probe: Probe,
+    seed: int,
+    database: PostgresDatabase | None,
+    kept: Kept | None,
+    *,
+    heard: bool,
 ) -> None:
     """Let what this driver sends to workers carry the note of its attempt, irreversibly.
 
@@ -108,6 +118,7 @@ def watch_workers(
         probe: That of the driver.
         seed: Of its clock and of its random numbers.
         database: What stands for each PostgreSQL, or None.
+        kept: The owner's files, if sources are left as they are. Or None.
         heard: Whether the errors are noted that a task's own code catches.
 
     """
@@ -117,7 +128,7 @@ def watch_workers(
     assert isinstance(probe.pause, Halt)
     note = AttemptNote(
         folder, jvm.folder, probe.attempt, probe.fault, os.getpid(), probe.pause, seed, tuple(sys.path), database, heard,
-        probe.dies_held, jvm.lets, named_stand_ins(),
+        probe.dies_held, jvm.lets, named_stand_ins(), kept,
     )  # fmt: skip
     really_prepare = rdd._prepare_for_python_RDD
 
@@ -203,7 +214,8 @@ def _settle(note: AttemptNote) -> Probe:
     clients = settle(note.folder, probe, note.seed, sparks=note.sparks, lets=note.lets)
     clients.sends_at_once = True
     _settle_chance(f"{note.seed} {context and context.partitionId()} {len(probe.ledger.entries())}")
-    watch_paths(note.folder, (note.folder.parent, note.sparks))
+    of_owner = None if note.kept is None else KeptTrial(note.kept, note.folder, probe)
+    watch_paths(note.folder, (note.folder.parent, note.sparks), None if of_owner is None else of_owner.moved)
     _watch_state(probe)
     _pass_on(note)
     return probe

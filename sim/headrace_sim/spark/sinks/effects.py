@@ -221,6 +221,7 @@ class Probe:
         self.attempt = attempt
         self.was_paused = False
         self.private = ""  # what targets of Spark's own begin with
+        self.home = ""  # what targets begin with that are told as relative to the trial
         self.dies_held = False  # whether it waits where it dies, until it is killed together with its Java
         self.fault = fault
         self.pause = pause
@@ -237,6 +238,15 @@ class Probe:
             yield
         finally:
             self._is_behind = False
+
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """Take what is done within as nothing of the user's."""
+        before, self._busy = self._busy, True
+        try:
+            yield
+        finally:
+            self._busy = before
 
     def begin(self, batch: int) -> None:
         """Start counting for a batch."""
@@ -345,6 +355,7 @@ class Probe:
             yield  # part of another effect, or of the preparation, or nothing of the user's
             return
         self._busy = True
+        target = target.removeprefix(self.home)
         place = place or users_place()
         if is_library(place.rpartition(":")[0]) or place.startswith("unknown:"):
             place = getattr(current_thread(), PLACE_OF_START, place)

@@ -67,6 +67,30 @@ def thinned(faults: Iterable[SinkFault], by_batch: list[list[Effect]]) -> Iterat
             yield fault
 
 
+def of_own_source(
+    faults: Iterable[SinkFault], by_batch: list[list[Effect]], begins: int, *, has_function: bool
+) -> Iterator[SinkFault]:
+    """Yield the faults of a query whose source is its own, which gives the rows of a batch in their order.
+
+    Args:
+        faults: All.
+        by_batch: The effects of the undisturbed run.
+        begins: The first batch that it ran.
+        has_function: Whether a function of the user's is called for each batch. Else a driver that does not die in a task dies
+            behind the last batch: nothing stops Spark before.
+
+    """
+    for fault in faults:
+        effects = by_batch[fault.batch]
+        in_task = 0 <= fault.effect < len(effects) and effects[fault.effect].partition is not None
+        is_last = fault == SinkFault(SinkFaultKind.KILL, len(by_batch) - 1, len(effects))
+        strikes = (
+            has_function or in_task or is_last or fault.kind in {SinkFaultKind.TASK, SinkFaultKind.STATE}
+        )
+        if fault.batch >= begins and fault.kind is not SinkFaultKind.REORDER and strikes:
+            yield fault
+
+
 def _in_loops(effects: list[Effect]) -> Iterator[int]:
     """Yield the second effect of a line that has several, and the first of a later task, unless dying undoes the one before."""
     lines = Counter[str]()

@@ -86,6 +86,9 @@ class Sink:
         host: What runs it.
         of_pipeline: Whether it is the whole of a Headrace pipeline: the source repeats rows in their order, and a reference says
             what an undisturbed run leaves.
+        begins: The first batch of those that the owner's own source gives, which its undisturbed run says; those before it have
+            no rows here. None: ``batches`` are given.
+        by_clock: Whether that source gives other rows at another time.
 
     """
 
@@ -100,6 +103,8 @@ class Sink:
     state: SessionState | None = None
     host: "Host" = field(default_factory=lambda: SIMULATED)
     of_pipeline: bool = False
+    begins: int | None = None
+    by_clock: bool = False
 
 
 class LetThrough(Enum):

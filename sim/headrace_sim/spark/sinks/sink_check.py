@@ -16,6 +16,7 @@ from headrace_sim.spark.sinks.effects import (
     DEADLY,
     Effect,
     Entry,
+    Returned,
     StateCall,
     Swallowed,
 )
@@ -38,7 +39,7 @@ from headrace_sim.spark.sinks.new_checkpoints import (
     restored_told,
 )
 from headrace_sim.spark.sinks.parallel_trials import in_order
-from headrace_sim.spark.sinks.points import fault_points, thinned
+from headrace_sim.spark.sinks.points import fault_points, of_own_source, thinned
 from headrace_sim.spark.sinks.processes import Host, Sink
 from headrace_sim.spark.sinks.sink_reports import OneTrial, PointOutcome, Progress, SinkReport
 from headrace_sim.spark.sinks.sink_runs import (
@@ -78,6 +79,11 @@ _BY_KEY = {Wrong.TWICE, Wrong.DIFFERS, Wrong.STALE, Wrong.OVERWRITTEN, Wrong.RED
 
 _UNSTEADY = "{} differs from one undisturbed run to the next, and is not compared: draw with a seed, take times from the rows"
 
+_UNSTEADY_SOURCE = (
+    "{} differs from one undisturbed run to the next, and is not compared: does its source give other rows at another time? Leave"
+    " --source keep out, and rows are drawn; or let the sink draw with a seed, and take times from the rows"
+)
+
 _MORE_CHANCES = range(2, 8)
 """Choice: the seeds of six further undisturbed runs. Of rows that are drawn by halves, all are the same in one of a hundred."""
 
@@ -104,6 +110,9 @@ class SinkCheck:
     progress: Progress | None = None
     shown: dict[SinkFault, set[tuple[Wrong, str]]] = field(default_factory=dict)
     drawn: frozenset[str] | None = None
+    doubled: dict[str, str] = field(
+        default_factory=dict
+    )  # what is there twice in a trial, where nothing can be compared
     processes: int = 1
     watcher: Watcher | None = None
     filters: bool = False
@@ -122,7 +131,7 @@ class SinkCheck:
             usual, by_batch, noted = self._calm()
         except SinkFailsError as error:
             return SinkReport((failing(error),), (), 0, ())
-        unknown = [_UNSTEADY.format(name) for name in usual.unsteady if name not in self.ignore]
+        unknown = [self._unsteady(name) for name in usual.unsteady if name not in self.ignore]
         if not any(by_batch):
             unknown.append("no effect of the sink was seen: nothing was tried")
         elif not (any(usual.contents.values()) or usual.unsteady or self.findings):
@@ -136,6 +145,10 @@ class SinkCheck:
         points = fault_points(by_batch, noted, overtaken=overtaken, tasks=tasks)
         if self.sink.of_pipeline:
             points = thinned(points, by_batch)
+        begins = self.sink.begins
+        if begins is not None:
+            called = any(isinstance(entry, Returned) and entry.batch >= 0 for entry in noted)
+            points = of_own_source(points, by_batch, begins, has_function=called)
         faults = list(points) if any(by_batch) else []
         judged = 0
         with contextlib.closing(in_order(self._trial_on, self.sink.host, faults, self.processes)) as trials:
@@ -149,20 +162,25 @@ class SinkCheck:
                 judged = done
         if judged == len(faults) and self.sink.host.shares_java:
             unknown += self._kill_with_java(faults, usual, by_batch, progress)
-        unknown += map(_UNSTEADY.format, sorted(self.drawn or ()))
+        unknown += map(self._unsteady, sorted(self.drawn or ()))
+        unknown += self.doubled.values()
         if judged == len(faults) and (
             self.new_checkpoint or not (self.findings or self.new_checkpoint is False)
         ):
             why = self._restart(usual, by_batch, is_judged=self.new_checkpoint is True)
             unknown += [f"a new checkpoint was not tried: {why}"] if why and self.new_checkpoint else []
             self.notes = (*self.notes, *self._restored(usual)) if self.new_checkpoint else self.notes
-        counts = tuple(len(batch) for batch in by_batch)
+        counts = tuple(len(batch) for batch in by_batch[begins:])
         found = self._found()
         outcomes = (PointOutcome(fault, frozenset(self.shown.get(fault, ()))) for fault in faults[:judged])
         return SinkReport(
             found, tuple(unknown), judged, counts, judged < len(faults), self.notes, self._asked(found), usual.contents,
             tuple(outcomes),
         )  # fmt: skip
+
+    def _unsteady(self, name: str) -> str:
+        is_own = self.sink.begins is not None
+        return (_UNSTEADY_SOURCE if is_own else _UNSTEADY).format(name)
 
     def one(self, fault: SinkFault) -> OneTrial:
         """Return what one fault shows, which the search has found before."""
@@ -238,6 +256,9 @@ class SinkCheck:
     def _calm(self) -> tuple[Expected, list[list[Effect]], list[Entry]]:
         """Run the sink undisturbed, twice; return its results, its effects by batch, and all that it has noted."""
         calm = [self._undisturbed(replace(self.sink, heard=chance == 0), chance) for chance in (0, 1)]
+        if self.sink.begins is not None:
+            ran = (entry.batch + 1 for entry in calm[0].entries if isinstance(entry, Effect | Returned))
+            self.sink = replace(self.sink, batches=((),) * max([self.sink.begins, *ran]))
         self._watch(calm[0].at_end(len(self.sink.batches)))
         effects = calm[0].effects
         by_batch = [
@@ -250,7 +271,10 @@ class SinkCheck:
         self.swallowed = tuple(entry for entry in calm[0].entries if isinstance(entry, Swallowed))
         for question in evaluated_apart(calm[0].entries, calm[0].contents, self.allow):
             self.asked.setdefault(question.destination, question)
-        return expected([(trial.contents, trial.effects) for trial in calm]), by_batch, calm[0].entries
+        usual = expected([(trial.contents, trial.effects) for trial in calm])
+        if self.sink.by_clock:
+            usual = replace(usual, unsteady=tuple(usual.contents))
+        return usual, by_batch, calm[0].entries
 
     def _undisturbed(self, sink: Sink, chance: int) -> Trial:
         """Run a sink without faults, as `undisturbed` does. Raise `_StoppedError` if the search is to stop."""
@@ -268,7 +292,7 @@ class SinkCheck:
             return None if trial is None else by_pattern(usual.read(trial.contents, trial.effects))
 
         left_out = {pattern_of(name) for name in (*usual.unsteady, *self.ignore)}
-        if self.sink.of_pipeline or self._merges_twice(by_batch):
+        if self.sink.of_pipeline or self.sink.begins is not None or self._merges_twice(by_batch):
             return
         patterns = Counter(map(pattern_of, usual.contents))
         compared = {
@@ -382,6 +406,8 @@ class SinkCheck:
 
         What a first look shows is looked at whatever ids batches have. ``only``: the one that is tried.
         """
+        if self.sink.begins is not None:
+            return "the query goes on from its own"
         if self.rows_of not in _OF_A_SOURCE:
             return "it forgets the query's state"
         lives = restarts(self.sink.batches)
@@ -493,7 +519,9 @@ class SinkCheck:
         self._watch(trial.at_end(len(self.sink.batches)))
         found = usual.read(trial.contents, trial.effects)
         for destination in sorted({*found, *usual.contents}):
-            if destination in usual.unsteady or destination in self.ignore:
+            if self.sink.by_clock or destination in usual.unsteady or destination in self.ignore:
+                if self.sink.begins is not None and destination not in self.doubled:
+                    self.doubled |= story.doubled(destination, found, usual)
                 continue
             if fault.kind is SinkFaultKind.FAIL and destination not in usual.contents:
                 continue  # where the function notes errors

@@ -182,7 +182,7 @@ def _left(fault: SinkFault | None, sink: Sink, folder: Path, ledger: Ledger) -> 
 def _look(sink: Sink, folder: Path, ledger: Ledger, fault: SinkFault) -> Sight:
     """Return what is there now. A copy is looked at: to open a database may change it."""
     copy, effects = folder.parent / "copy", ledger.effects()
-    shutil.copytree(folder, copy)
+    shutil.copytree(folder, copy, symlinks=True)
     return Sight(fault, fault.batch + 1, sink.host.contents(copy, effects), effects, is_end=False)
 
 

@@ -8,7 +8,7 @@ from enum import Enum
 from headrace_sim.deliveries import Delivery
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.contents import Column, Expected, Item, destination_of
+from headrace_sim.spark.sinks.contents import Column, Contents, Expected, Item, destination_of
 from headrace_sim.spark.sinks.effects import Effect, Entry, Failed, StateCall
 from headrace_sim.spark.sinks.requests_over_http import Request
 from headrace_sim.spark.stores.store_changes import StoreWrite
@@ -175,6 +175,15 @@ class Story:
         told = f"{self.struck()}; then {destination} has {shown_items(surplus)} once too often."
         remedy = _OTHER_PARTITIONS if self.fault.kind is SinkFaultKind.REORDER else _remedy(blamed)
         return self._blamed(Wrong.TWICE, destination, surplus, blamed, told, remedy)
+
+    def doubled(self, destination: str, found: Contents, usual: Expected) -> dict[str, str]:
+        """Say, by destination, what is there twice where no undisturbed run has anything twice, and rows cannot be compared."""
+        calm, items = usual.contents.get(destination, Counter()), found.get(destination, Counter())
+        twice = [item for item, count in items.items() if count > 1]
+        if not twice or max(calm.values(), default=1) > 1:
+            return {}
+        told = f"{self.struck()}; then {destination} has {shown_items(twice)} more than once, and undisturbed nothing"
+        return {destination: f"{told}. Are they rows that the source gave again, or two that are alike?"}
 
     def apart(self, one: Column, other: Column, value: str, names: frozenset[str]) -> SinkFinding:
         """The rows are all there, but those of two destinations have random ids of different calls."""
