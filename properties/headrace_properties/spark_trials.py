@@ -15,7 +15,13 @@ from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried
 from headrace_properties.replays import Replay, to_replay
 from headrace_properties.spark_jobs.both_engines import compared
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.explaining import Explanation, explain_query, explain_sink, placed
+from headrace_properties.spark_jobs.explaining import (
+    Explanation,
+    explain_query,
+    explain_sink,
+    explain_upgrade,
+    placed,
+)
 from headrace_properties.spark_jobs.machine_zones import by_machine_zone
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_again
 from headrace_properties.spark_jobs.sink_findings import finding_of_sink, question_of_sink
@@ -259,8 +265,10 @@ class Again:
     def explanation(self) -> Explanation | None:
         """Explain the finding, if there is one."""
         if self.finding is not None and isinstance(self.finding.trial, QueryTrial):
-            if self.finding.trial.cause in {Cause.UPGRADE, Cause.ZONE}:
+            if self.finding.trial.cause is Cause.ZONE:
                 return None
+            if (upgrade := self._target.upgrade) and self.finding.trial.cause is Cause.UPGRADE:
+                return explain_upgrade(upgrade, self.finding.trial)
             return explain_query(self._target.job, self._target.feed, self.finding.trial)
         return None if self._sink is None or self.finding is None else explain_sink(self._sink)
 

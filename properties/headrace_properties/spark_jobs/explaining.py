@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import dropwhile, zip_longest
 from typing import Any
 
 from headrace_properties.findings import Finding
@@ -13,12 +13,13 @@ from headrace_properties.spark_jobs.outcomes import without_sink
 from headrace_properties.spark_jobs.runs import run_changed, watched_job
 from headrace_properties.spark_jobs.smaller_feeds import narrowed
 from headrace_properties.spark_jobs.trials import QueryTrial
+from headrace_properties.spark_jobs.upgrades import Upgrade, from_batch
 from headrace_properties.spark_jobs.watching import HandlerCall, journal
 from headrace_sim.spark.job import SparkJob
-from headrace_sim.spark.query.queries import ATTEMPT, REPLACED, Event, Outcome
+from headrace_sim.spark.query.queries import ATTEMPT, REPLACED, Checkpoint, Event, Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.refusals import shown_place
-from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks import OneTrial
 from headrace_sim.spark.sinks.contents import Contents
 from headrace_sim.spark.sinks.effects import Effect
@@ -79,14 +80,35 @@ def explain_query(job: SparkJob, feed: Feed, trial: QueryTrial) -> Explanation:
         return Explanation((undisturbed,))
     other, journaled = _journaled(job, rows, trial.schedule, trial.changed)
     title = schedule_told(trial.changed, trial.schedule, rows).capitalize()
-    parting = _parting(calm_journal, journaled)
-    lines = [
-        f"{word} {'nothing more' if call is None else _call_told(call)}"
-        for word, call in zip(("undisturbed:", "then:       "), parting, strict=True)
-    ]
+    parting = _parting_told(calm_journal, journaled, "undisturbed:", "then:       ")
     struck = _run(title, other, journaled)
-    differing = _differing(undisturbed, struck)
-    return Explanation((undisturbed, struck), tuple(lines) if any(parting) else (), differing)
+    return Explanation((undisturbed, struck), parting, _differing(undisturbed, struck))
+
+
+def _parting_told(calm: Sequence[Any], other: Sequence[Any], *words: str) -> tuple[str, ...]:
+    """Return the lines on the first difference of two runs. ``words``: how each is called."""
+    parting = _parting(calm, other)
+    lines = (
+        f"{word} {'nothing more' if call is None else _call_told(call)}"
+        for word, call in zip(words, parting, strict=True)
+    )
+    return tuple(lines) if any(parting) else ()
+
+
+def explain_upgrade(upgrade: Upgrade, trial: QueryTrial) -> Explanation:
+    """Tell what the checkpoint of the earlier version is; or run the query on its own, and on from that checkpoint."""
+    if not trial.upgraded_after:
+        return Explanation((Run(f"The checkpoint of {upgrade.earlier.name}", upgrade.changes, ()),))
+    rows, number = narrowed(upgrade.feed, trial.kept), trial.upgraded_after
+    outcome, whole = _journaled(upgrade.job, rows, Schedule(), Cause.UPGRADE)
+    from_there = dropwhile(lambda entry: not (isinstance(entry, Event) and entry.batch >= number), whole)
+    calm_journal, start = [*from_there], upgrade.start(rows, number)
+    other, journaled = _journaled(upgrade.job, rows[number:], Schedule(), Cause.UPGRADE, start)
+    calm = _run(f"On its own, from batch {number} on", from_batch(outcome, number), calm_journal)
+    title = f"From batch {number} on, behind {upgrade.earlier.name}"
+    resumed = _run(title, other, journaled)
+    parting = _parting_told(calm_journal, journaled, "on its own:", "resumed:   ")
+    return Explanation((calm, resumed), parting, _differing(calm, resumed))
 
 
 def _differing(calm: Run, other: Run) -> tuple[str, ...]:
@@ -113,10 +135,15 @@ _PLACED = frozenset({Cause.LATE, Cause.MEMORY, Cause.ERROR, Cause.PROMISE, Cause
 
 
 def _journaled(
-    job: SparkJob, rows: Feed, schedule: Schedule, changed: Cause = Cause.FAULTS
+    job: SparkJob,
+    rows: Feed,
+    schedule: Schedule,
+    changed: Cause = Cause.FAULTS,
+    start: Checkpoint | None = None,
 ) -> tuple[Outcome, list[Any]]:
+    watched = watched_job(without_sink(job))
     with journal() as written:
-        outcome = run_changed(watched_job(without_sink(job)), rows, schedule, changed, written.append)
+        outcome = run_changed(watched, rows, schedule, changed, written.append, start=start)
     return outcome, written
 
 
@@ -210,6 +237,8 @@ def explain_sink(trial: OneTrial) -> Explanation:
 
 def _strikes_at(effects: Sequence[Effect], fault: SinkFault) -> int:
     """Return how many effects come before the fault."""
+    if fault.kind in REPLACED_CHECKPOINTS:
+        return next((place for place, effect in enumerate(effects) if effect.attempt), len(effects))
     first = fault.effect + (fault.kind in {SinkFaultKind.LOSE_REPLY, SinkFaultKind.TEAR})
     number = 0
     for place, effect in enumerate(effects):

@@ -30,6 +30,7 @@ from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.queries import Batch, Checkpoint, Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.query.upgrades import Fate, changes_between, handed_over
+from headrace_sim.spark.refusals import shown_place
 
 TRIES = 40
 """Choice: the number of smaller feeds that are tried for a finding."""
@@ -141,6 +142,18 @@ class Upgrade:
         message = f"{begin} {self.earlier.name}: {what}"
         return replace(finding_of(Cause.UPGRADE, changes[0].place, message, finding_class=claim), trial=trial)
 
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What becomes of each part of the checkpoint that is not kept as it is."""
+        parts = changes_between(self.earlier.job, self.job)
+        return tuple(
+            f"{part.what}  ({shown_place(part.place)})" for part in parts if part.fate is not Fate.KEPT
+        )
+
+    def start(self, feed: Feed, number: int) -> Checkpoint:
+        """Return the checkpoint that the earlier version leaves behind this many batches, as the query finds it."""
+        return handed_over(self._before(feed)[1][number - 1], self.earlier.job, self.job)
+
     def _smallest(self) -> Finding | None:
         """Return what going on from the earliest batch that shows something shows, with as few rows as show it."""
         whole = range(1, len(self.feed))
@@ -175,7 +188,7 @@ class Upgrade:
                 f"resumed from the checkpoint of {self.earlier.name}, the query raises {told}",
             )
         else:
-            expected = _from(new, number)
+            expected = from_batch(new, number)
             differs = difference(self.job, expected, later, updates=Updates.LAST_OF_BATCH)
             if differs is None or (trial.kept is not None and expected.rows() == later.rows()):
                 return None  # a smaller feed is to show it in the output
@@ -229,7 +242,7 @@ def _as_read_by(old: SparkJob, new: SparkJob, feed: Feed) -> Feed:
     return [[tuple(row[place] for place in places) for row in batch] for batch in feed]
 
 
-def _from(outcome: Outcome, number: int) -> Outcome:
+def from_batch(outcome: Outcome, number: int) -> Outcome:
     """Return an outcome without the output of the first batches."""
     return replace(
         outcome, outputs={batch: rows for batch, rows in outcome.outputs.items() if batch >= number}

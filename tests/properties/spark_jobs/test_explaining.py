@@ -82,6 +82,25 @@ def test_request_whose_reply_is_lost_is_followed_by_the_fault() -> None:
     assert lines[2] == "again: driver 1, batch 0: POST on http://shop/0"
 
 
+def insert_once(df: Any, batch_id: int) -> None:
+    with closing(sqlite3.connect("bank.db", isolation_level=None)) as bank:
+        bank.execute("CREATE TABLE IF NOT EXISTS paid (batch, n)")
+        bank.execute("BEGIN IMMEDIATE")
+        if not bank.execute("SELECT 1 FROM paid WHERE batch = ?", (batch_id,)).fetchone():
+            bank.executemany("INSERT INTO paid VALUES (?, ?)", [(batch_id, row.n) for row in df.collect()])
+        bank.execute("COMMIT")
+
+
+def test_new_checkpoint_strikes_where_the_query_starts_again() -> None:
+    run, difference = _struck(insert_once, SinkFault(SinkFaultKind.NEW_CHECKPOINT, 0, 0))
+    lines = _marked(run)
+    (struck,) = (number for number, line in enumerate(lines) if line.startswith("! "))
+    assert lines[struck] == "! the query starts again from the latest offsets, and what is written stays"
+    assert lines[0].startswith("driver 1, batch 0: ")
+    assert lines[struck + 1] == "again: driver 2, batch 0: CREATE TABLE IF NOT EXISTS paid on bank.db: paid"
+    assert difference == ("bank.db: paid lacks (batch=1, n=2)",)
+
+
 def test_fault_that_cannot_strike_leaves_the_undisturbed_run() -> None:
     explanation = explain_sink(try_fault(append, [[(1,)]], "n INT", SinkFault(SinkFaultKind.KILL, 7, 0)))
     assert [run.title for run in explanation.runs] == ["Undisturbed"]

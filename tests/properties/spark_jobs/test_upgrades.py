@@ -9,6 +9,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from headrace_properties.findings import FindingClass
+from headrace_properties.spark_jobs.explaining import explain_upgrade
 from headrace_properties.spark_jobs.outcomes import without_sink
 from headrace_properties.spark_jobs.upgrades import Earlier, Upgrade, UpgradeReport
 from headrace_sim.spark.client.recording import record
@@ -61,16 +62,20 @@ def _with(processor: Any) -> Callable[[Any], Any]:
     )
 
 
-def _checked(
+def _upgraded(
     old: Callable[[Any], Any], new: Callable[[Any], Any], *, mode: str = "update", feed: Feed = FEED
-) -> UpgradeReport:
+) -> Upgrade:
     before, after = (
         without_sink(
             record(lambda frame, build=build: build(frame).writeStream.outputMode(mode).start(), SCHEMA)
         )
         for build in (old, new)
     )
-    return Upgrade(Earlier("v1.py", before, nullcontext), after, feed).check()
+    return Upgrade(Earlier("v1.py", before, nullcontext), after, feed)
+
+
+def _checked(old: Callable[[Any], Any], new: Callable[[Any], Any], **given: Any) -> UpgradeReport:
+    return _upgraded(old, new, **given).check()
 
 
 def _summed(frame: Any) -> Any:
@@ -100,6 +105,28 @@ def _summed(frame: Any) -> Any:
 def test_upgrade_is_judged(old: Any, new: Any, claim: FindingClass, said: str) -> None:
     (finding,) = _checked(old, new).findings
     assert (finding.finding_class, said in str(finding)) == (claim, True), str(finding)
+
+
+def test_explanation_shows_the_query_on_its_own_and_behind_its_earlier_version() -> None:
+    upgrade = _upgraded(_with(Cents()), _with(Euros()))
+    (finding,) = upgrade.check().findings
+    calm, resumed = (explanation := explain_upgrade(upgrade, finding.trial)).runs
+    assert (calm.title, resumed.title) == ("On its own, from batch 1 on", "From batch 1 on, behind v1.py")
+    assert "batch 1 gives ('a', 12.0)" in calm.outcome
+    assert "batch 1 gives ('a', 507.0)" in resumed.outcome
+    assert [line.partition("  (")[0] for line in explanation.parting] == [
+        "on its own: a: total.get() -> (5,)",
+        "resumed:    a: total.get() -> (500,)",
+    ]
+    assert "has: batch 1 gives ('a', 507.0)" in explanation.difference
+
+
+def test_explanation_of_a_checkpoint_that_is_refused_shows_what_it_is() -> None:
+    upgrade = _upgraded(_summed, lambda frame: _summed(frame.dropDuplicates(["user", "amount"])))
+    (finding,) = upgrade.check().findings
+    (run,) = explain_upgrade(upgrade, finding.trial).runs
+    assert run.title == "The checkpoint of v1.py"
+    assert run.lines
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,14 @@ class SinkCheck:
             return OneTrial(found, calm, (), calm=usual.contents, questions=self._asked(beside))
         if fault.kind in REPLACED_CHECKPOINTS:
             self._restart(usual, by_batch, is_judged=True, only=fault)
-            return OneTrial(self._found(), calm, (), calm=usual.contents)
+            life = next((life for life in restarts(self.sink.batches) if life.fault == fault), None)
+            if life is None or not self.findings:
+                return OneTrial(self._found(), calm, (), calm=usual.contents)
+            trial = restarted(replace(self.sink, in_order=True), life)
+            told = f"the query starts again {life.told}, and what is written stays"
+            left = usual.read(trial.contents, trial.effects)
+            effects = tuple(trial.effects)
+            return OneTrial(self._found(), calm, effects, fault, told, usual.contents, None, left)
         is_call = fault.kind is SinkFaultKind.STATE and fault.effect < sum(
             isinstance(entry, StateCall) and entry.batch == fault.batch for entry in noted
         )
