@@ -65,8 +65,9 @@ def by_machine_zone(target: SparkTarget) -> Finding | None:
 
 def _finding(target: SparkTarget, differs: str, session: str) -> Finding:
     job = target.job
-    steps = job.working if job.sink.function is None else ()
-    place = next((step.place for step in steps), job.sink.place)
+    code = getattr(job.sink.function, "__code__", None)
+    places = [f"{code.co_filename}:{code.co_firstlineno}"] if code else [step.place for step in job.working]
+    place = next(iter(places), job.sink.place)
     claim = FindingClass.UNDECLARED if session else FindingClass.NOTE
     whose = f"the session's is {session}" if session else f"{ZONE} is not set"
     message = f"the outcome depends on the machine's time zone, and {whose}: {differs}"
