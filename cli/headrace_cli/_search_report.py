@@ -34,18 +34,21 @@ from headrace_cli._render import (
     print_violations,
 )
 from headrace_cli._scope import result_words, scope_document, scope_lines
+from headrace_cli._stated import print_hint, print_proposals, stated_document
 from headrace_cli._unseen import print_unreached, print_unseen, unseen_document
 from headrace_properties.checkers import CASES
 from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.pipeline_target import PipelineTarget
 from headrace_properties.pipeline_trials import PipelineTrials
 from headrace_properties.printable import describe_input
+from headrace_properties.promises.guesses import Proposal
 from headrace_properties.search.judging import violations
 from headrace_properties.search.limits import CALL_S
 from headrace_properties.search.ordering import Ordering
 from headrace_properties.search.outside import NOTICED_BY
 from headrace_properties.search.verification import Verification
 from headrace_properties.session import Result, Session
+from headrace_properties.user_code.guessed_promises import guessed_promises
 from headrace_properties.user_code.habits import headline_of
 from headrace_properties.user_code.review import (
     DECLARED,
@@ -56,7 +59,7 @@ from headrace_properties.user_code.review import (
     CodeReview,
 )
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from headrace_sim import Protocol
+from headrace_sim import ClusterOptions, Protocol
 from headrace_sim.faults import ASSUMPTIONS, KINDS
 
 
@@ -212,6 +215,7 @@ class SearchReport:
             noticed = ", ".join(NOTICED_BY[breach])
             print_text(console, f"{words}. It breaks that {ASSUMPTIONS[breach]}; {noticed} should notice")
         print_unseen(console, found)
+        self._print_stated(console, verbose=verbose)
         self._print_findings(console, self._wrong)
         if self.review is not None and self.review.why_no_runs:
             words = (
@@ -229,6 +233,25 @@ class SearchReport:
         self._print_protocol(console, verbose=verbose)
         self._print_failure(console, verbose=verbose)
         self._print_findings(console, self._undeclared)
+
+    def _print_stated(self, console: Console, *, verbose: bool) -> None:
+        """Print that nobody has said what should leave, and what could be promised."""
+        if self.target.promises:
+            return
+        unsaid = "Judged by the invariants. Whether what leaves is right, nobody said"
+        if verbose:
+            print_proposals(console, unsaid, self._proposals(), "its module")
+        else:
+            print_hint(console, unsaid)
+
+    def _proposals(self) -> tuple[Proposal, ...]:
+        """Return what could be promised, if nothing is."""
+        target = self.target
+        if target.promises or self.review is None:
+            return ()
+        application, options = target.application, target.options or ClusterOptions()
+        feed = application.feed(self._seed)
+        return guessed_promises(target.pipeline, feed, options, self._seed, application.limits)
 
     def _print_promises(self, console: Console) -> None:
         verdicts = about(Concern.PROMISES, self.verification.verdicts)
@@ -338,6 +361,7 @@ class SearchReport:
             "elapsed_s": round(self.elapsed_s, 3),
             "runs_per_second": round(self.runs_per_second, 3),
             "promises": invariants_document(about(Concern.PROMISES, found.verdicts), self._titles),
+            **stated_document(self.target.promises, self._proposals()),
             "invariants": invariants_document(about(Concern.PROTOCOL, found.verdicts)),
             "findings": invariants_document(about(Concern.CODE, found.verdicts)),
             "faults_struck": dict(sorted(found.struck.items())),

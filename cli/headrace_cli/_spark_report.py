@@ -2,16 +2,20 @@
 
 import shlex
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from headrace_cli._documents import finding_document
+from headrace_cli._documents import finding_document, invariants_document
 from headrace_cli._exit import RESULT_WORDS, ExitCode, exit_code_of_session
 from headrace_cli._render import print_lines
-from headrace_properties.findings import Finding
+from headrace_cli._stated import UNDISTURBED, print_hint, print_proposals, stated_document
+from headrace_properties.findings import Family, Finding
+from headrace_properties.promises.guesses import Proposal
 from headrace_properties.session import Session
+from headrace_properties.verdict import Holds, Unknown, Verdict
 
 if TYPE_CHECKING:
     from headrace_properties.program_trials import ProgramTrials
@@ -125,6 +129,10 @@ def _query_document(part: "SparkTrials") -> dict[str, Any]:
         "trials": report.sink.trials if report.sink else 0,
         "effects": report.sink.effects if report.sink else (),
         "written": report.written,
+        "promises": invariants_document(
+            _verdicts(part, report.asked), {promise.name: promise.title for promise in part.target.promises}
+        ),
+        **stated_document(part.target.promises, _proposals(part)),
         "assumed": part.feed_source.assumed,
         "notes": _notes(report),
     }
@@ -156,33 +164,37 @@ def _print_stated(console: Console, part: "SparkTrials", *, verbose: bool) -> No
     """Print by what the run without failures was judged; if by nothing, that, and what could be promised."""
     report = part.report
     assert report is not None
-    if part.target.promises or report.calm is None:
+    if part.target.promises or not report.is_run:
         return
-    hint = "" if verbose else ": --verbose proposes promises"
-    print_lines(
-        console, f"Compared with a run without failures. Whether that run is right, nobody said{hint}"
-    )
+    unsaid = UNDISTURBED if report.job or report.sink else _ALONE
     if not verbose:
-        return
-    from headrace_properties.spark_jobs.proposals import proposals  # noqa: PLC0415
-
-    found = proposals(part.target, report.calm)
-    names = sorted({proposal.code.partition("(")[0] for proposal in found})
-    if not found:
-        print_lines(
-            console,
-            "No promise is guessed from its tables. Write your own: how-to/promises in the documentation",
-        )
+        print_hint(console, unsaid)
         return
     script = part.source.name if part.source.is_program and part.source.name.endswith(".py") else ""
     where = f"{script.removesuffix('.py')}_promises.py, beside it" if script else "its module"
-    print_lines(console, f"What could be promised, in {where}:")
-    print_lines(console, f"  from headrace_properties.promises import {', '.join(names)}")
-    print_lines(console, "  promises = [")
-    for proposal in found:
-        told = f"broken by this run: {proposal.broken}" if proposal.broken else "kept by this run"
-        print_lines(console, f"      {proposal.code},  # {told}")
-    print_lines(console, "  ]")
+    print_proposals(console, unsaid, _proposals(part), where)
+
+
+_ALONE = "Run once, without failures. Whether that run is right, nobody said"
+
+
+def _proposals(part: "SparkTrials") -> tuple[Proposal, ...]:
+    """Return what could be promised of a query, if nothing is."""
+    from headrace_properties.spark_jobs.proposals import proposals  # noqa: PLC0415  it needs PySpark
+
+    report = part.report
+    is_proposed = report is not None and report.is_run and not part.target.promises
+    return proposals(part.target, report.calm) if report and is_proposed else ()
+
+
+def _verdicts(part: "SparkTrials", asked: Mapping[str, str]) -> dict[str, Verdict]:
+    """Return the verdict of each promise about a query."""
+    broken = {
+        found.kind.name: found.verdict for found in part.findings if found.kind.family is Family.PROMISE
+    }
+    names = [promise.name for promise in part.target.promises]
+    others = ((name, asked.get(name, "was not asked")) for name in names)
+    return {name: Unknown(why) if why else Holds(1) for name, why in others} | broken
 
 
 def _print_input(console: Console, finding: Finding, feed: "Feed") -> None:

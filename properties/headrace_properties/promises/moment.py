@@ -15,6 +15,8 @@ from headrace_properties.promises.world import DurableStep, SeenRecord, World
 
 INPUT, OUTPUT = "input", "output"
 """What a promise about tables calls all input, and all that a query gives out, or that leaves a pipeline."""
+GIVEN = "what came"
+"""What our own promises call the rows that tables are made of: those that reach a sink, or all input of a pipeline."""
 
 
 class Lender:
@@ -284,7 +286,7 @@ class Moment:
         Raises:
             NotInPipelineError: the pipeline has no such stream.
         """
-        given = {INPUT: self.inputs, OUTPUT: self.outputs, "": self.outputs}
+        given = {INPUT: self.inputs, OUTPUT: self.outputs, "": self.outputs, GIVEN: self.inputs}
         views = given[name]() if name in given else (*self.inputs(name), *self.outputs(name))
         return [view.value for view in views]
 

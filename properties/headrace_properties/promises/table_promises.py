@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from headrace_properties.promises.errors import Broken, NotInPipelineError, PromiseError, Unexercised
-from headrace_properties.promises.moment import INPUT, OUTPUT
+from headrace_properties.promises.moment import GIVEN, INPUT, OUTPUT
 from headrace_properties.promises.promise import Names, Promise, PromiseKind, Versions, make
 
 Column = str | Callable[[Any], Any]
@@ -42,26 +42,27 @@ def unique(
     return _made(no_key_twice, "unique", by, table, name, title, when)
 
 
-def newest_wins(*by: Column, version: Column, table: str = "", name: str = "") -> Promise:
-    """Promise that a table has the newest version of each key that the sink was given, in whatever order they came.
+def newest_wins(*by: Column, version: Column, came: str = "", table: str = "", name: str = "") -> Promise:
+    """Promise that a table has the newest version of each key that came, in whatever order.
 
     Args:
-        by: the columns of the key, in the table and in the rows that reach the sink.
+        by: the columns of the key, in the table and in the rows that came.
         version: the column that is greater in a newer row, in both.
+        came: the table or stream of these; default: what reaches the sink, or all input of a pipeline.
         table: which; default: the only one.
         name: default: of the columns and the table.
     """
 
     def is_newest(moment: Any) -> None:
-        came = _by_key(moment.table(OUTPUT), by, OUTPUT)
-        known = {key: max(_versions(rows, version), default=None) for key, rows in came.items()}
+        given = _by_key(moment.table(came or GIVEN), by, came or INPUT)
+        known = {key: max(_versions(rows, version), default=None) for key, rows in given.items()}
         kept = _by_key(moment.table(table), by, table)
-        if not any(len({*_versions(known_rows, version)}) > 1 for known_rows in came.values()):
+        if not any(len({*_versions(known_rows, version)}) > 1 for known_rows in given.values()):
             raise Unexercised("no key came in two versions")
         for key, rows in kept.items():
             newest, held = known.get(key), max(_versions(rows, version), default=None)
             if newest is not None and (held is None or held < newest):
-                row = next(row for row in came[key] if plain(_value(row, version)) == newest)
+                row = next(row for row in given[key] if plain(_value(row, version)) == newest)
                 raise Broken(f"{_the(table)} has {_some(rows)}, and a newer version came: {row}")
 
     title = f"{_the(table)} has the newest version of each {_columns(by)}"

@@ -86,6 +86,11 @@ class HostedOutcome:
             if isinstance(verdict, Unknown):
                 yield f"promise {name}: {verdict.why}"
 
+    def asked(self) -> dict[str, str]:
+        """Return why the run did not exercise a promise, by its name; "": it did."""
+        told = {name: self.verdicts.get(name) for name in sorted(self.promised)}
+        return {name: verdict.why if isinstance(verdict, Unknown) else "" for name, verdict in told.items()}
+
     @property
     def note(self) -> str:
         """What was compared, in words."""

@@ -1,8 +1,8 @@
 """How what is found in a Spark job is told."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -45,6 +45,14 @@ class JobReport:
     outcome: Outcome  # the run without faults
     left_out: str = ""  # which schedules were not tried, and why; "" if all were
     notes: tuple[str, ...] = ()  # what was declared, and how it shows
+    asked: Mapping[str, str] = field(
+        default_factory=dict
+    )  # why no run tested a promise, by its name; "": one did
+
+
+def untested(asked: Mapping[str, str], allowed: Collection[str]) -> Iterator[str]:
+    """Yield which promises no run has tested, and why. ``allowed``: those that no run needs to test."""
+    yield from (f"the promise {name} {why}" for name, why in asked.items() if why and name not in allowed)
 
 
 class JobFailsError(HeadraceError):

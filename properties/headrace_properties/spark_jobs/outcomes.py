@@ -18,9 +18,9 @@ from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.spark_jobs.alone import LOOKS, lasting
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.changes import BY_CLOCK, by_clock, changes_of, cuts_otherwise, left_out_of
-from headrace_properties.spark_jobs.job_findings import EFFECT_FIRST, NO_OUTPUT, WAITING, JobReport
+from headrace_properties.spark_jobs.job_findings import EFFECT_FIRST, NO_OUTPUT, WAITING, JobReport, untested
 from headrace_properties.spark_jobs.odd_records import told_of_odd_records
-from headrace_properties.spark_jobs.promised import QueryJudge
+from headrace_properties.spark_jobs.promised import QueryJudge, asked_of_runs
 from headrace_properties.spark_jobs.query_probe import QueryProbe
 from headrace_properties.spark_jobs.rests import rests, told_of_stops
 from headrace_properties.spark_jobs.runs import StoppedError, run_changed
@@ -82,8 +82,8 @@ def check_job(
         if report.schedules == schedules:
             odd = told_of_odd_records(replace(probe.job, sink=job.sink), feed, report.outcome)
             report = replace(report, notes=(*report.notes, *odd, *told_of_stops(probe)))
-    untested = (f"the promise {name} {why}" for name, why in search.untested() if name not in allow_unknown)
-    return replace(report, unknown=(*report.unknown, *untested))
+    asked = asked_of_runs(promises, search.tested, search.untested)
+    return replace(report, unknown=(*report.unknown, *untested(asked, allow_unknown)), asked=asked)
 
 
 def check_again(
@@ -146,8 +146,8 @@ class _Search:
         self._limits = limits
         self._duplicates = duplicates
         self._findings: dict[Kind, Finding] = {}
-        self._tested: set[str] = set()
-        self._untested: dict[str, str] = {}
+        self.tested: set[str] = set()
+        self.untested: dict[str, str] = {}
         self._handled: set[str] = set()
 
     def run(self, schedules: int, seed: int, progress: Progress | None) -> JobReport:
@@ -211,12 +211,6 @@ class _Search:
             declare = "Say how late it may repeat one: source = FeedSource(once=False, again_within_s=...)"
             yield f"{shown_place(str(found.place or ''))}: {found.message}. {declare}"
 
-    def untested(self) -> Iterator[tuple[str, str]]:
-        """Yield the promises that no run has tested, each with the reason."""
-        for promise in self._probe.promises:
-            if promise.name not in self._tested:
-                yield promise.name, self._untested.get(promise.name, "never came true")
-
     def _ask(self, trial: QueryTrial) -> Outcome:
         """Run a schedule; take the promises that it breaks, and the errors of state calls that the code catches in it."""
         judge = QueryJudge(self._probe.promises, self._probe.job)
@@ -230,8 +224,8 @@ class _Search:
         if trial.changed is Cause.DUPLICATES or outcome.late > self._probe.watched[0].late:
             return outcome
         judge.at_end(outcome)
-        self._tested |= judge.tested
-        self._untested |= judge.untested
+        self.tested |= judge.tested
+        self.untested |= judge.untested
         for name in judge.broken:
             self._take(structs.replace(trial, promise=name))
         return outcome

@@ -4,7 +4,7 @@ The decorators are those of `headrace_properties.promises`: ``always``, ``never`
 ready-made promises about tables. The function gets a `JobMoment`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -13,7 +13,7 @@ from typing import Any
 from headrace_properties.promises import Promise, PromiseError
 from headrace_properties.promises.asking import Answer, ask, changes, reason_of
 from headrace_properties.promises.errors import NotInPipelineError, Unexercised
-from headrace_properties.promises.moment import INPUT, OUTPUT
+from headrace_properties.promises.moment import GIVEN, INPUT, OUTPUT
 from headrace_properties.promises.promise import PromiseKind
 from headrace_properties.promises.promise_judge import check_are_promises
 from headrace_properties.promises.reach import Reach
@@ -74,7 +74,7 @@ class JobMoment:
             NotInPipelineError: There is no such table, or the sink is not called.
 
         """
-        if name in {INPUT, OUTPUT} or (self.tables is None and not name):
+        if name in {INPUT, OUTPUT, GIVEN} or (self.tables is None and not name):
             return list(self.rows if name == INPUT else self.outputs)
         if self.rows and name in getattr(self.rows[0], "__fields__", ()):
             return [row[name] for row in self.rows if row[name] is not None]
@@ -149,20 +149,32 @@ class QueryJudge:
             raise self._error
         return self
 
-    def _moment(self, outcome: Outcome) -> JobMoment:
-        rows = [row for batch in outcome.batches for row in batch.rows]
-        outputs = [row for _, given in sorted(outcome.outputs.items()) for row in given]
-        state = {name_and_key: held for part in outcome.state.values() for name_and_key, held in part.items()}
-        given, told = InputRows(self._job.input).rows(rows), InputRows(self._job.output).rows(outputs)
-        return JobMoment(tuple(given), tuple(told), state, outcome.late, written_tables(self._job, outcome))
-
     def _ask(self, promises: Sequence[Promise], outcome: Outcome, when: str) -> None:
         if not promises or self._error is not None:
             return
         try:
-            self._asker.ask(promises, self._moment(outcome), when)
+            self._asker.ask(promises, moment_of_query(self._job, outcome), when)
         except PromiseError as error:
             self._error = error  # it is raised at the end: here it would look like an error of the job
+
+
+def moment_of_query(job: SparkJob, outcome: Outcome) -> JobMoment:
+    """Return what a promise sees of a run of a query."""
+    rows = [row for batch in outcome.batches for row in batch.rows]
+    outputs = [row for _, given in sorted(outcome.outputs.items()) for row in given]
+    state = {name_and_key: held for part in outcome.state.values() for name_and_key, held in part.items()}
+    given, told = InputRows(job.input).rows(rows), InputRows(job.output).rows(outputs)
+    return JobMoment(tuple(given), tuple(told), state, outcome.late, written_tables(job, outcome))
+
+
+def asked_of_runs(
+    promises: Sequence[Promise], tested: Collection[str], untested: Mapping[str, str]
+) -> dict[str, str]:
+    """Return why no run has tested a promise, by its name; "": one has."""
+    return {
+        promise.name: "" if promise.name in tested else untested.get(promise.name, "never came true")
+        for promise in promises
+    }
 
 
 class JobAsker:

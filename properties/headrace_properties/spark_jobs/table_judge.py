@@ -7,7 +7,7 @@ from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.promises import Promise, PromiseKind
 from headrace_properties.spark_jobs.causes import CAUSES, Cause
 from headrace_properties.spark_jobs.job_findings import place_at
-from headrace_properties.spark_jobs.promised import JobAsker, JobMoment, SinkEffect, UnseenRows
+from headrace_properties.spark_jobs.promised import JobAsker, JobMoment, SinkEffect, UnseenRows, asked_of_runs
 from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_sim.spark.columns.values import InputRows
 from headrace_sim.spark.job import SparkJob
@@ -96,11 +96,9 @@ class TableJudge:
         late = self._outcome.late if self._outcome else 0
         return JobMoment(given, told, {}, late, tables, tuple(map(_effect_seen, sight.effects)))
 
-    def untested(self) -> Iterator[tuple[str, str]]:
-        """Yield the promises that no run has tested, each with the reason."""
-        for promise in self._promises:
-            if promise.name not in self._asker.tested | self._broke.keys():
-                yield promise.name, self._asker.untested.get(promise.name, "never came true")
+    def asked(self) -> dict[str, str]:
+        """Return why no run has tested a promise, by its name; "": one has."""
+        return asked_of_runs(self._promises, self._asker.tested | self._broke.keys(), self._asker.untested)
 
     def findings(self, feed_seed: int, kept: tuple[int, ...] | None, spark: str) -> Iterator[Finding]:
         """Yield how promises were broken. The arguments are those of `SinkTrial`."""

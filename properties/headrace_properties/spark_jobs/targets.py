@@ -17,7 +17,7 @@ from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.explaining import placed
 from headrace_properties.spark_jobs.feeds.sink_plans import feed_for_sink
 from headrace_properties.spark_jobs.feeds.versioned_rows import in_versions
-from headrace_properties.spark_jobs.job_findings import JobFailsError, JobReport, finding_of
+from headrace_properties.spark_jobs.job_findings import JobFailsError, JobReport, finding_of, untested
 from headrace_properties.spark_jobs.laboratory import Laboratory
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, without_sink
 from headrace_properties.spark_jobs.query_review import QueryReview, is_for_looking, review_query
@@ -88,6 +88,13 @@ class SparkReport:
     notes: tuple[str, ...] = ()  # what is worth knowing of the query's settings and its sink
     written: tuple[int, ...] = ()  # the number of rows that reach a sink which is not code, by batch
     calm: Sight | None = None  # what the sink left undisturbed
+    # why nothing tested a promise, by its name; "": something did
+    asked: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_run(self) -> bool:
+        """Whether rows went through it, undisturbed."""
+        return self.calm is not None or any(self.written) or (self.job is not None and self.job.schedules > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +138,10 @@ class SparkTarget:
     @property
     def _promises_of_sink(self) -> tuple[Promise, ...]:
         laboratory = self.laboratory
-        has_tables = self.job.sink.function is not None if laboratory is None else laboratory.reader is None
+        if laboratory is None:
+            has_tables = self.job.sink.function is not None
+        else:  # what is only shown, Spark keeps nowhere
+            has_tables = laboratory.reader is None and not is_for_looking(self.job)
         return tuple(promise for promise in self.promises if has_tables and promise.reads_sink)
 
     @property
@@ -198,7 +208,7 @@ class SparkTarget:
                 findings = ranked([*judged.findings, *review.findings])
                 notes = () if is_for_looking(self.job) else review.notes
                 unknown = (*judged.unknown, *review.unknown)
-                return SparkReport(self.name, judged, None, findings, unknown, notes)
+                return SparkReport(self.name, judged, None, findings, unknown, notes, asked=judged.asked)
         if self.job.sink.function is None:
             return self._written(review)
         judge = self._judge()
@@ -211,10 +221,14 @@ class SparkTarget:
         findings, unknown = (judged.findings, judged.unknown) if judged else ((), ())
         if not any(self._outputs()):
             unknown = (*unknown, NO_ROW)
-        unknown = (*unknown, *_untested(judge, allow_unknown))
+        asked = judge.asked()
+        unknown = (*unknown, *untested(asked, allow_unknown))
         findings = ranked([*findings, *self._broken(judge, sink), *self._shown(sink), *review.findings])
         unknown = (*unknown, *sink.unknown)
-        return SparkReport(self.name, judged, sink, findings, unknown, review.notes, calm=judge.calm)
+        asked |= judged.asked if judged else {}
+        return SparkReport(
+            self.name, judged, sink, findings, unknown, review.notes, calm=judge.calm, asked=asked
+        )
 
     def _in_laboratory(
         self,
@@ -263,21 +277,23 @@ class SparkTarget:
         told += laboratory.went_on(tried, len(sink.effects))
         told += "; rows that it delivers again were not tried" * (duplicates and bool(laboratory.batches))
         findings = ranked([*self._broken(judge, sink), *self._shown(sink), *review.findings])
-        unknown = (*sink.unknown, *_untested(judge, allow_unknown))
+        asked = judge.asked()
+        unknown = (*sink.unknown, *untested(asked, allow_unknown))
         if reader is None or reader.first is None:
             names = (promise.name for promise in self._promises_of_query if promise.name not in allow_unknown)
             unjudged = (
-                f"promise {name} is not judged on the real Spark: it is not about a table" for name in names
+                f"promise {name} is not judged on the real Spark: its trials leave no such table"
+                for name in names
             )
             unknown, notes = (*unknown, *unjudged), (told, *review.notes)
-            return SparkReport(self.name, None, sink, findings, unknown, notes, calm=judge.calm)
+            return SparkReport(self.name, None, sink, findings, unknown, notes, calm=judge.calm, asked=asked)
         of_pipeline = reader.first.findings(reader.expected, FindingClass.UNDECLARED)
         violated = FindingClass.VIOLATED
         kept = (found for found in of_pipeline if found.finding_class is violated or Cause.ORDER not in allow)
         findings = ranked([*kept, *findings])
         unknown = (*unknown, *reader.first.unknown(allow_unknown))
         notes = (told, reader.first.note, *review.notes)
-        return SparkReport(self.name, None, sink, findings, unknown, notes)
+        return SparkReport(self.name, None, sink, findings, unknown, notes, asked=reader.first.asked())
 
     def _judge(self) -> TableJudge:
         """Return what asks promises of what the sink leaves."""
@@ -493,10 +509,6 @@ class SparkTarget:
 
         kept, _ = shrunk(sum(map(len, self.feed)), Schedule(), fails, SINK_TRIES)
         return finding_of_sink(replace(smallest, trials=finding.trials), self.feed_seed, kept)
-
-
-def _untested(judge: TableJudge, allow_unknown: Collection[str]) -> tuple[str, ...]:
-    return tuple(f"the promise {name} {why}" for name, why in judge.untested() if name not in allow_unknown)
 
 
 def _computed(rows: Rows, step: Step) -> Rows:

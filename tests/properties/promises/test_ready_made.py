@@ -114,7 +114,7 @@ CASES: dict[str, tuple[Promise, Callable[[Told], Any], str | type[Verdict]]] = {
     "a gap in a table": (no_gap("id", table="told"), write((answer, 1, 4)), "told has 1 and then 4 as id"),
     "totals that agree": (totals, write((ask, 1, 2), (answer, 3)), Holds),
     "totals that differ": (totals, write((ask, 1, 2), (answer, 1)), "transfers has 3, but the output has 1"),
-    "no versions at all": (newest_wins("id", version="n", table="told"), write((ask, 1)), Unknown),
+    "no versions at all": (newest_wins("id", version="id", table="told"), write((ask, 1), (answer, 1)), Unknown),
     "each request answered": (once, write((ask, 1, 2), (answer, 2, 1)), Holds),
     "a request without an answer": (once, write((ask, 1, 2), (answer, 2)), "request 1 is never answered"),
     "a request with two answers": (once, write((ask, 1), (answer, 1, 1)), "request 1 is answered again"),

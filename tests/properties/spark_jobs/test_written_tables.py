@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
+from headrace_properties import promises
 from headrace_properties.promises import Promise, at_end, newest_wins, same_total, unique
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.named_targets import spark_target
+from headrace_properties.spark_jobs.proposals import proposals
 from headrace_properties.spark_jobs.targets import SparkReport
 
 Build = Callable[[Any], Any]
 FEED = [[(1, 1, 10), (2, 5, 20)], [(3, 2, 5)], [(2, 4, 7)]]
 ONCE = FEED[:2]
+SCHEMA = "id INT, version INT, amount INT"
 
 
 def to(format_: str, change: Build = lambda orders: orders, mode: str = "append", **options: Any) -> Build:
@@ -92,8 +95,7 @@ PLANTS = {
 
 
 def verified(build: Build, promise: Promise, feed: Any = None, *allow: Cause) -> SparkReport:
-    schema = "id INT, version INT, amount INT"
-    target = spark_target("plant", build, schemas=schema, feed=feed or ONCE, promises=[promise])
+    target = spark_target("plant", build, schemas=SCHEMA, feed=feed or ONCE, promises=[promise])
     allowed = (Cause.GROWTH, Cause.BATCHING, Cause.ORDER, Cause.SETTINGS, *allow)
     return target.verify(schedules=12, allow=allowed)
 
@@ -122,6 +124,17 @@ def test_batch_that_a_topic_gets_twice_breaks_a_promise_unless_readers_allow_for
     assert "the driver dies after the sink" in told
     assert broken(verified(build, promise, None, Cause.REPEATED)) == []
     assert broken(verified(to("parquet", path="/lake/orders"), unique("id", table="orders"))) == []
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_promise_that_finds_the_mistake_is_proposed(name: str) -> None:
+    plant = PLANTS[name]
+    for build in (plant.wrong, plant.sound):
+        target = spark_target("plant", build, schemas=SCHEMA, feed=plant.feed or ONCE)
+        found = {eval(one.code, vars(promises)): one.broken for one in proposals(target, None)}  # noqa: S307
+        what = plant.promise.name.partition("_")[0]
+        (told,) = (broken for promise, broken in found.items() if promise.name.startswith(what))
+        assert bool(told) is (build is plant.wrong)
 
 
 @at_end(table="large")
