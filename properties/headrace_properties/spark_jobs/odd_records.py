@@ -42,7 +42,7 @@ def told_of_odd_records(job: SparkJob, feed: Feed, calm: Outcome) -> Iterator[st
 
 def _resting(job: SparkJob, feed: Feed, calm: Outcome) -> Iterator[str]:
     """Tell of the first stream without which nothing that waits for the watermark comes out."""
-    if not (isinstance(job.steps[0], Union | StreamJoin) and calm.watermark_ms > 0):
+    if not (job.steps and isinstance(job.steps[0], Union | StreamJoin) and calm.watermark_ms > 0):
         return
     for place, stream in enumerate(job.input.names):
         outcome = _outcome(job, without_stream(feed, place))
