@@ -172,3 +172,54 @@ def test_a_single_run_is_judged_by_the_promises_too(project: Path, run: Run) -> 
     result = run("run", "broken:pipeline")
     assert result.exit_code == 1
     assert "three views in a second" in plain(result.stdout)
+
+
+SEATS = """
+from headrace import SECOND, Computation, Pipeline
+from headrace_properties.promises import answered_once, expected
+from headrace_sim import FeedBuilder
+
+
+class Desk(Computation):
+    def process_record(self, context, record):
+        if record.value["seats"] < 3:
+            context.produce("answers", {"id": record.value["id"]})
+
+
+pipeline = Pipeline("desk")
+pipeline.injector("shop", outputs=["requests"])
+pipeline.add(Desk(), name="desk", inputs=["requests"], outputs=["answers"])
+
+
+def feed(seed):
+    builder = FeedBuilder(pipeline)
+    for number in range(4):
+        at_us = (number + 1) * SECOND
+        builder.record(at_us=at_us, stream="requests", key="a", value={"id": number, "seats": number}, timestamp=at_us)
+    return builder.build()
+"""
+ANSWERED = 'answered_once("requests", "answers", by="id")'
+FEW = 'expected(sql="SELECT id FROM requests WHERE seats < 3", table="answers")'
+
+
+def test_what_nobody_promised_of_a_pipeline_is_said_and_proposed_and_the_proposal_finds_it(
+    project: Path, run: Run
+) -> None:
+    for name, promises in (
+        ("unsaid", ""),
+        ("said", f"promises = [{ANSWERED}]"),
+        ("sql", f"promises = [{FEW}]"),
+    ):
+        (project / f"{name}.py").write_text(f"{SEATS}\n{promises}\n")
+    few = ("--examples", "3", "--allow-unknown", "all")
+    told = plain(run("verify", "unsaid:pipeline", *few).output)
+    assert "Whether what leaves is right, nobody said: --verbose proposes promises" in told
+    told = plain(run("verify", "unsaid:pipeline", *few, "--verbose").output)
+    assert f"{ANSWERED}, # broken by this run: " in told
+    unsaid, said = (document(run, "verify", f"{name}:pipeline", *few) for name in ("unsaid", "said"))
+    assert (unsaid["nobody_said"], unsaid["result"]) == (True, "holds")
+    assert ANSWERED in [proposal["code"] for proposal in unsaid["proposals"]]
+    assert (said["nobody_said"], said["proposals"], said["result"]) == (False, [], "violated")
+    assert (
+        document(run, "verify", "sql:pipeline", *few)["promises"]["expected_in_answers"]["verdict"] == "holds"
+    )

@@ -108,6 +108,56 @@ def test_exit_code_reflects_the_findings(payments: Path, run: Run, target: str, 
     assert not (payments / "payments.txt").exists()
 
 
+SUMS = """
+from pyspark.sql import functions as F
+from headrace_properties.promises import at_end, expected, unique
+
+TOTALS = "SELECT account, sum(amount) AS amount FROM input GROUP BY account"
+
+
+@at_end
+def somebody_is_refunded(moment):
+    assert all(row.amount < 0 for row in moment.outputs if row.amount < 0)
+
+
+def keep(payments):
+    totals = payments.groupBy("account").agg(F.sum("amount").alias("amount"))
+    return totals.writeStream.outputMode("complete").format("memory").queryName("totals").start()
+
+
+def keep_rows(payments):
+    return payments.writeStream.format("memory").queryName("totals").start()
+
+
+feed = [[("ann", 1)], [("ann", 2)]]
+"""
+PROMISED_SUMS = """
+from sums import *
+
+promises = [unique("account", table="totals"), expected(sql=TOTALS, table="totals"), somebody_is_refunded]
+"""
+
+
+def test_json_says_what_nobody_said_and_what_each_promise_came_to(payments: Path, run: Run) -> None:
+    (payments / "sums.py").write_text(SUMS)
+    (payments / "promised_sums.py").write_text(PROMISED_SUMS)
+    options = (*SCHEMA, "--examples", "8", "--allow", "growth,batching", "--json")
+    said, unsaid, wrong = (
+        json.loads(run("verify", target, *options).stdout)
+        for target in ("promised_sums:keep", "sums:keep", "promised_sums:keep_rows")
+    )
+    assert (unsaid["nobody_said"], unsaid["promises"]) == (True, {})
+    assert {proposal["code"]: proposal["broken"] for proposal in unsaid["proposals"]} == {
+        'unique("account", table="totals")': "",
+        'same_total({"input": "amount", "totals": "amount"})': "",
+    }
+    assert (said["nobody_said"], said["proposals"]) == (False, [])
+    names = ["unique_account_in_totals", "expected_in_totals", "somebody_is_refunded"]
+    verdicts = [[document["promises"][name]["verdict"] for name in names] for document in (said, wrong)]
+    assert verdicts == [["holds", "holds", "unknown"], ["violated", "violated", "unknown"]]
+    assert "was not tested" in said["promises"]["somebody_is_refunded"]["why"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
     ("target", "when", "stopped", "told"),

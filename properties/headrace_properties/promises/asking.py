@@ -18,6 +18,7 @@ from headrace_properties.promises.promise import Check, Promise, PromiseKind
 from headrace_properties.promises.reach import Reach
 from headrace_properties.promises.watch import HangError, Watch
 from headrace_properties.promises.world import DurableStep, World
+from headrace_properties.user_frames import is_our_file
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
 _MAY_BE_SILENT = (PromiseKind.ALWAYS, PromiseKind.AT_END)
@@ -255,8 +256,5 @@ def _shown(value: object) -> str:
 
 def _innermost(error: BaseException) -> str:
     """Return where the promise's own code was when this happened."""
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__)
-        if Path(frame.filename).parent != Path(__file__).parent
-    ]  # fmt: skip
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_our_file(frame.filename)]
     return f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any
+from typing import Any, overload
 
 from headrace_properties.promises.errors import Broken, PromiseError, Unexercised
 from headrace_properties.promises.moment import INPUT, OUTPUT, Moment, RecordView, RowChange
 from headrace_properties.promises.promise import Promise, PromiseKind, make
-from headrace_properties.promises.table_promises import Column, expected_table, one_row_each
+from headrace_properties.promises.table_promises import Column, expected_query, expected_table, one_row_each
 
 Amount = Callable[[Any], Any]
 """Returns the amount that a state or a record's value represents."""
@@ -196,6 +196,9 @@ def bounded_state(
     return replace(promise, bounds=(of,))
 
 
+@overload
+def expected(*, sql: str, table: str = "", name: str = "") -> Promise: ...
+@overload
 def expected(
     stream: str = "",
     *,
@@ -203,11 +206,17 @@ def expected(
     initial: Callable[[], Any] = dict,
     table: str | None = None,
     name: str = "",
-) -> Callable[[Callable[..., Any]], Promise]:
+) -> Callable[[Callable[..., Any]], Promise]: ...
+def expected(
+    stream: str = "", *, of: str = "", initial: Callable[[], Any] = dict, table: str | None = None, sql: str = "",
+    name: str = "",
+) -> Promise | Callable[[Callable[..., Any]], Promise]:  # fmt: skip
     """Promise that the records that leave on a stream are exactly those that a function returns, in any order.
 
-    Of a Spark job, ``table`` has exactly the rows that the function makes of the input, a tuple of ``Row``: it returns tuples,
-    dicts or ``Row`` values, or a pandas DataFrame. Of dicts and frames, only their columns are compared.
+    With ``table``, that has exactly the rows that the function makes of the input, a tuple of ``Row``: it returns tuples, dicts
+    or ``Row`` values, or a pandas DataFrame. Of dicts and frames, only their columns are compared. If its parameter is annotated
+    as a ``DataFrame``, it gets the input as one of pandas. With ``sql``, nothing is decorated: the table has the rows of a
+    query over ``input`` and over other tables, as SQLite evaluates it: ``expected(sql="SELECT ...", table="totals")``.
 
     The function returns (key, value) pairs, or (key, value, timestamp) triples. Without ``of`` it is called once, when all is
     done, with the records that were injected, a tuple of `RecordView`. With ``of`` it is a sequential model of a key of that
@@ -218,12 +227,15 @@ def expected(
         stream: on which they leave.
         of: the computation whose order of records steps the model; default: the function takes the whole input.
         initial: makes the model's state of a new key.
-        table: of a Spark job: that its sink leaves; ``""``: the only one; ``"output"``: the rows that the query gives out.
+        table: that a sink leaves, or a stream; ``""``: the only one; ``"output"``: the rows that a query gives out.
+        sql: instead of a function. A time is text in it, a decimal a float, and a struct JSON.
         name: default: the function's name.
 
     Raises:
         PromiseError: it is not a plain function, or the name is not allowed.
     """
+    if sql:
+        return expected_query(sql, table or "", name)
 
     def decorator(function: Callable[..., Any]) -> Promise:
         if table is not None:

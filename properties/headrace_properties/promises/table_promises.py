@@ -14,6 +14,13 @@ from typing import Any
 from headrace_properties.promises.errors import Broken, NotInPipelineError, PromiseError, Unexercised
 from headrace_properties.promises.moment import GIVEN, INPUT, OUTPUT
 from headrace_properties.promises.promise import Names, Promise, PromiseKind, Versions, make
+from headrace_properties.promises.table_queries import (
+    as_stored,
+    fields_of,
+    frame_of_rows,
+    rows_by_sql,
+    takes_frame,
+)
 
 Column = str | Callable[[Any], Any]
 """The name of a column, or what returns a value of a row."""
@@ -145,25 +152,48 @@ def expected_table(function: Callable[[Any], Any], table: str, name: str) -> Pro
     """Promise that a table has exactly the rows that a function makes of the input, in any order."""
 
     def same(moment: Any) -> None:
-        rows = tuple(moment.table(INPUT))
-        wanted = _rows_of(function(rows))
-        columns = list(wanted[0]) if wanted and isinstance(wanted[0], Mapping) else None
-        given = Counter(_comparable(row, columns) for row in moment.table(table))
-        expects = Counter(_comparable(row, columns) for row in wanted)
-        told = [
-            f"{word} {', '.join(map(str, list(rows.elements())[:_SHOWN]))}"
-            for word, rows in (("missing:", expects - given), ("not expected:", given - expects))
-            if rows
-        ]
-        if told:
-            raise Broken("; ".join(told))
+        rows = moment.table(INPUT)
+        made = function(frame_of_rows(rows) if takes_frame(function) else tuple(rows))
+        if hasattr(made, "to_dict"):
+            _compare(moment.table(table), made.to_dict("records"), list(made.columns))
+            return
+        wanted = list(made)
+        _compare(
+            moment.table(table),
+            wanted,
+            list(wanted[0]) if wanted and isinstance(wanted[0], Mapping) else None,
+        )
 
     return make(same, PromiseKind.AT_END, name=name, table=table, written=function)
 
 
-def _rows_of(made: Any) -> list[Any]:
-    """Return the rows that a function made: a list, or a pandas DataFrame."""
-    return list(made.to_dict("records") if hasattr(made, "to_dict") else made)
+def expected_query(query: str, table: str, name: str) -> Promise:
+    """Promise that a table has exactly the rows of an SQL query over the input and over other tables, in any order."""
+
+    def same(moment: Any) -> None:
+        columns, rows = rows_by_sql(query, moment.table)
+        wanted = [dict(zip(columns, row, strict=True)) for row in rows]
+        given = [
+            {column: as_stored(value) for column, value in fields_of(row).items()}
+            for row in moment.table(table)
+        ]
+        _compare(given, wanted, columns)
+
+    return _made(
+        same, "expected", (), table, name, f"{_the(table)} has the rows of: {' '.join(query.split())}"
+    )
+
+
+def _compare(given: Iterable[Any], wanted: Iterable[Any], columns: list[str] | None) -> None:
+    """Raise `Broken` unless rows are the same, however often each is there. ``columns``: as for `_comparable`."""
+    found, expects = (Counter(_comparable(row, columns) for row in rows) for rows in (given, wanted))
+    told = [
+        f"{word} {', '.join(map(str, list(rows.elements())[:_SHOWN]))}"
+        for word, rows in (("missing:", expects - found), ("not expected:", found - expects))
+        if rows
+    ]
+    if told:
+        raise Broken("; ".join(told))
 
 
 def _comparable(row: Any, columns: list[str] | None) -> Any:
@@ -176,8 +206,10 @@ def _comparable(row: Any, columns: list[str] | None) -> Any:
 
 def plain(value: Any) -> Any:
     """Return a value that is the same in every store: a time is text without a zone there; a float's last digits are chance."""
+    if isinstance(value, float | date) and value != value:  # noqa: PLR0124  pandas' nulls
+        return None
     if isinstance(value, float):
-        return float(f"{value:.9g}") if value == value else None  # noqa: PLR0124  pandas' null
+        return float(f"{value:.9g}")
     if isinstance(value, date):
         return str(value.replace(tzinfo=None) if isinstance(value, datetime) else value)
     return repr(value) if isinstance(value, list | dict | set) else value

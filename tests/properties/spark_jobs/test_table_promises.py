@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pandas as pd
 import pytest
 from pyspark.sql import Row
 
@@ -157,6 +158,11 @@ def balance_of_each_account(rows: tuple[Any, ...]) -> list[dict[str, Any]]:
     ]
 
 
+@expected(table="balances")
+def balance_by_pandas(payments: pd.DataFrame) -> pd.DataFrame:
+    return payments.groupby("id", as_index=False)["amount"].sum()
+
+
 @always(table=["payments", "balances"])
 def balances_are_never_behind(moment: Any) -> None:
     assert sum(row.amount for row in moment.table("payments")) == sum(
@@ -164,6 +170,8 @@ def balances_are_never_behind(moment: Any) -> None:
     )
 
 
+SUMS = "SELECT id, sum(amount) AS amount FROM"
+BALANCES, LESS = "(1, 15), (2, 20), (3, 7)", "(1, 13), (2, 19), (3, 6)"
 DOUBLED = "payments has id=2 2 times: Row(id=2, amount=20), Row(id=2, amount=20)"
 PAID = [[(1, 10), (2, 20)], [(1, 5)], [(3, 7)]]
 TWICE = [[(1, 10), (2, 20)], [(2, 20)], [(3, 7)]]
@@ -199,8 +207,18 @@ PLANTS = {
         "the input has 42, but payments has 37",
     ),
     "expected": Plant(
-        book(fee=1), book(fee=0), balance_of_each_account, PAID, "missing: (1, 15), (2, 20), (3, 7); "
-        "not expected: (1, 13), (2, 19), (3, 6)",
+        book(fee=1), book(fee=0), balance_of_each_account, PAID, f"missing: {BALANCES}; not expected: {LESS}",
+    ),
+    "pandas": Plant(
+        book(fee=1), book(fee=0), balance_by_pandas, PAID, f"missing: {BALANCES}; not expected: {LESS}",
+    ),
+    "sql": Plant(
+        book(fee=1), book(fee=0), expected(sql=f"{SUMS} input GROUP BY id", table="balances"), PAID,
+        f"missing: {BALANCES}; not expected: {LESS}",
+    ),
+    "sql of another table": Plant(
+        book(fee=1), book(fee=0), expected(sql=f'{SUMS} "bank.db: payments" GROUP BY id', table="balances"), PAID,
+        f"missing: {BALANCES}; not expected: {LESS}",
     ),
     "gap": Plant(
         number(from_table=False), number(from_table=True), no_gap("number", table="log"), PAID,
@@ -320,6 +338,33 @@ def test_versions_that_are_times_are_compared_with_their_text_in_a_table(zone: t
         promise(JobMoment(came, came, {}, 0, old))  # type: ignore[arg-type]
 
 
+def moment_of(*came: Row, **tables: tuple[Row, ...]) -> Any:
+    return JobMoment(came, came, {}, 0, tables)
+
+
+def test_sql_and_tables_compare_times_decimals_and_structs_as_sqlite_keeps_them() -> None:
+    came = Row(at=datetime(2030, 1, 1, tzinfo=UTC), price=Decimal("0.10"), item=Row(name="x"), paid=True)
+    kept = Row(at="2030-01-01 00:00:00", price=Decimal("0.1"), item='{"name": "x"}', paid=True)
+    promise = expected(sql="SELECT * FROM input", table="orders")
+    assert promise(moment_of(came, orders=(kept,))) is None
+    with pytest.raises(Broken, match="missing: "):
+        promise(moment_of(came, orders=()))
+    with pytest.raises(Unexercised, match="input has no rows"):
+        promise(moment_of(orders=(kept,)))
+
+
+def test_frame_without_rows_and_times_without_a_value_are_compared() -> None:
+    @expected(table="orders")
+    def late(orders: "pd.DataFrame") -> Any:
+        return orders[orders["at"].isna()]
+
+    came = Row(id=1, at=datetime(2030, 1, 1, tzinfo=UTC)), Row(id=2, at=None)
+    assert late(moment_of(*came, orders=(Row(id=2, at=None),))) is None
+    assert late(moment_of(came[0], orders=())) is None
+    with pytest.raises(Broken, match="not expected"):
+        late(moment_of(came[0], orders=(Row(id=2, at=None),)))
+
+
 def test_always_reads_what_is_committed_where_a_driver_dies() -> None:
     """Two transactions: in between, the balances are behind. One transaction: never."""
 
@@ -373,6 +418,19 @@ def of_a_case_that_never_comes(moment: Any) -> bool:
         ),
         (of_no_column, "of_no_column"),
         (unique("price", table="payments"), "has no column 'price'"),
+        (
+            expected(sql="SELECT id FROM input WHERE", table="payments"),
+            "is wrong: SQLite cannot evaluate it: incomplete",
+        ),
+        (
+            expected(sql="SELECT id FROM refunds", table="payments"),
+            "is wrong: it reads the table 'refunds', and",
+        ),
+        (
+            expected(sql="SELECT price FROM input", table="payments"),
+            "no such column: price. Write it as SQLite",
+        ),
+        (expected(sql="SELECT sum(id) FROM input", table="payments"), "has no column 'sum\\(id\\)'"),
     ],
 )
 def test_promise_that_names_what_is_not_there_is_wrong_use(promise: Promise, told: str) -> None:
