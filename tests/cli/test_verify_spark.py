@@ -90,21 +90,26 @@ def payments(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("target", "code", "told"),
     [
-        ("append", 1, "payments.py:13: In batch 0 the driver died after write on payments.txt"),
-        ("replace", 0, "Holds with PySpark "),
-        ("build", 0, "Whether that run is right, nobody said: --verbose proposes promises"),
+        ("append", 1, ("payments.py:13: In batch 0 the driver died after write on payments.txt",)),
+        ("replace", 0, ("Holds with PySpark ",)),
         (
             "build",
             0,
-            "Assumed of the source: each record comes once, in any order. Whether any comes again, nobody said",
+            (
+                "Whether that run is right, nobody said: --verbose proposes promises",
+                "Assumed of the source: each record comes once, in any order. Whether any comes again, nobody said",
+            ),
         ),
-        ("build_with_a_function", 1, "then payments.txt has A once too often"),
-        ("show", 3, "UNKNOWN: no effect of the sink was seen"),
+        ("build_with_a_function", 1, ("then payments.txt has A once too often",)),
+        ("show", 3, ("UNKNOWN: no effect of the sink was seen",)),
     ],
 )
-def test_exit_code_reflects_the_findings(payments: Path, run: Run, target: str, code: int, told: str) -> None:
+def test_exit_code_reflects_the_findings(
+    payments: Path, run: Run, target: str, code: int, told: tuple[str, ...]
+) -> None:
+    (payments / "payments.py").write_text(PAYMENTS.replace(BATCHES, ONE_BATCH))
     done = run("verify", f"payments:{target}", *SCHEMA)
-    assert (done.exit_code, told in done.output) == (code, True), done.output
+    assert (done.exit_code, [text for text in told if text not in done.output]) == (code, []), done.output
     assert not (payments / "payments.txt").exists()
 
 
@@ -416,7 +421,7 @@ def test_sample_is_the_input_and_its_replay_reads_it_again(folder: Path, run: Ru
 
 
 def test_pyspark_that_judged_is_named_and_replay_on_another_says_so(folder: Path, run: Run) -> None:
-    (folder / "payments.py").write_text(PAYMENTS)
+    (folder / "payments.py").write_text(PAYMENTS.replace(BATCHES, ONE_BATCH))
     document = json.loads(
         run("verify", "payments:append", *SCHEMA, "--save", "failure.json", "--json").stdout
     )
