@@ -57,6 +57,7 @@ _LITERAL = re.compile(r"``(.+?)``")
 def pages() -> dict[str, str]:
     """The pages by their paths below reference/."""
     made = {path: _api(*about) for path, about in APIS.items()}
+    made["api/promises.md"] = made["api/promises.md"].replace("\n::: ", f"\n{_promised()}\n::: ", 1)
     return made | {
         "options.md": _options(),
         "history.md": _history(),
@@ -98,6 +99,36 @@ def _api(package: str, title: str, folder: str) -> str:
     for name in [*(name for name in names if name not in errors), *errors]:
         lines += [f"::: {package}.{name}", ""]
     return "\n".join(lines)
+
+
+PROMISED = (
+    ("`always`, `never`, `sometimes`", "after each durable change and each record that leaves", "after each batch",
+     "where a driver dies, and in the end"),
+    ("`eventually`", "within its bound, once faults have ended", "no", "no"),
+    ("`at_end`", "when the run is at rest", "in the end of each schedule", "in the end of each trial, and undisturbed"),
+    ("`expected`", "`stream`, `of=`, `table=`, `sql=`", "`table=`, `sql=`", "`table=`, `sql=`"),
+    ("`answered_once`", "`requests`, `answers`", "`table=`", "`table=`"),
+    ("`unique`, `newest_wins`, `no_gap`, `same_total`", "of a stream", "of what it writes", "of what it leaves"),
+    ("`conserved`, `in_order`, `linearizable`, `bounded_state`", "yes", "no", "no"),
+)  # fmt: skip
+"""Each promise, and when it is asked, or what it is about: of a pipeline or a History, of a Spark query, and of a sink."""
+SEEN = (
+    ("what came in", "`moment.inputs(stream)`", "`moment.rows`"),
+    ("what went out", "`moment.outputs(stream)`", "`moment.outputs`: what reaches the sink"),
+    ("tables", "`moment.table(stream)`", "`moment.table(name)`: what the sink has written"),
+    ("`input`, `output`", '`moment.table("input")`', '`moment.table("input")`'),
+    ("state", "`moment.state(computation, key)`", "`moment.state[name, key]`, of a query"),
+    ("what is late", "`record.late`", "`moment.late`: how many rows were dropped"),
+    ("what happened last", "`moment.changed`", "`moment.effects`, of a sink: what was done so far"),
+)
+"""What a promise sees: of a pipeline or a History, and of a Spark job."""
+
+
+def _promised() -> str:
+    """What each promise means for each kind of target, in one vocabulary."""
+    asked = _table(("promise", "pipeline, History", "Spark query", "sink of a Spark job"), PROMISED)
+    seen = _table(("a promise sees", "pipeline, History", "Spark job"), SEEN)
+    return "\n".join([*asked, *seen])
 
 
 def _pytest() -> str:

@@ -69,6 +69,14 @@ def test_every_public_name_has_its_entry(page: str, package: str) -> None:
     assert sorted(entries) == sorted(f"{package}.{name}" for name in reference.public_names(package, folder))
 
 
+def test_every_promise_is_said_to_be_asked_of_some_kind_of_target() -> None:
+    named = {name for row in reference.PROMISED for name in re.findall(r"`(\w+)`", row[0])}
+    harness = {"check_promises", "judge_promises", "promise_checkers"}
+    public = reference.public_names("headrace_properties.promises", "properties")
+    assert named == {name for name in public if name.islower()} - harness
+    assert {f"`{name}`" for name in named} <= {*re.findall(r"`\w+`", GENERATED["api/promises.md"])}
+
+
 def test_every_option_and_setting_of_the_plugin_is_there() -> None:
     added = re.findall(r"\"(--headrace-[\w-]+)\"", inspect.getsource(pytest_addoption))
     settings = {"headrace_pipelines", "headrace_allow_unknown", "headrace_code_timeout"}
