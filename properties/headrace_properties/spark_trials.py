@@ -15,6 +15,7 @@ from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried
 from headrace_properties.replays import Replay, to_replay
 from headrace_properties.spark_jobs.both_engines import compared
 from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.clock_changes import told_of_double_hour
 from headrace_properties.spark_jobs.explaining import (
     Explanation,
     explain_query,
@@ -130,8 +131,15 @@ class SparkTrials:
 
     def _in_zones(self, report: SparkReport) -> SparkReport:
         """Return a report with what depends on the machine's time zone."""
-        is_tried = self.target.engines[0].laboratory is None and not is_used() and not self._is_over(report)
-        found = by_machine_zone(self.target) if is_tried and Cause.ZONE not in self.allow else None
+        if (
+            self.target.engines[0].laboratory is not None
+            or is_used()
+            or self._is_over(report)
+            or Cause.ZONE in self.allow
+        ):
+            return report
+        report = dataclasses.replace(report, notes=(*report.notes, *told_of_double_hour(self.target)))
+        found = by_machine_zone(self.target)
         if found is None:
             return report
         if found.finding_class is FindingClass.NOTE:

@@ -4,6 +4,7 @@ Spark's texts, days and hours are those of the session's zone. Without one, both
 """
 
 import re
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -32,15 +33,23 @@ def machines_clock(at: datetime) -> datetime:
 
 def of_machine(value: Any, kind: t.DataType) -> Any:
     """Return a value of this type whose times, without a zone, are of UTC, as a clock of that machine shows them."""
+    return _with_times(value, kind, lambda at: machines_clock(at).replace(tzinfo=None))
+
+
+def at_time(value: Any, kind: t.DataType, at: datetime) -> Any:
+    """Return a value of this type with this instant in place of its times."""
+    return _with_times(value, kind, lambda _: machines_clock(at).replace(tzinfo=None))
+
+
+def _with_times(value: Any, kind: t.DataType, moved: Callable[[datetime], datetime]) -> Any:
     match kind:
         case t.TimestampType() if isinstance(value, datetime):
-            return machines_clock(value).replace(tzinfo=None)
+            return moved(value)
         case t.StructType() if isinstance(value, tuple):
-            return tuple(
-                of_machine(part, field.dataType) for part, field in zip(value, kind.fields, strict=True)
-            )
+            parts = zip(value, kind.fields, strict=True)
+            return tuple(_with_times(part, field.dataType, moved) for part, field in parts)
         case t.ArrayType() if isinstance(value, list):
-            return [of_machine(part, kind.elementType) for part in value]
+            return [_with_times(part, kind.elementType, moved) for part in value]
         case _:
             return value
 
