@@ -245,6 +245,7 @@ def looked(
         session = jvm.new_catalog(settings_of(f"look{next(jvm.trials)}", folder))
         Attempt(lambda probe: look(program, jvm, session, folder, probe), ledger, 0, None).finish()
         jvm.end_queries(session, jobs=True)
+        end_workers(ledger, 0)
         entries: list[Any] = ledger.entries()
     jobs = tuple(entry for entry in entries if isinstance(entry, SparkJob))
     for entry in entries:
