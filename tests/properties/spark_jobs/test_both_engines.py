@@ -70,7 +70,8 @@ def test_what_the_real_spark_cannot_try_is_said_beside_what_the_simulation_found
     def refuse(**_: Any) -> SparkReport:
         raise UnfollowableSinkError("it lacks a jar")
 
-    engines = (SimpleNamespace(verify=lambda **_: WRONG), SimpleNamespace(verify=refuse))
+    here = SimpleNamespace(verify=lambda **_: WRONG, laboratory=SimpleNamespace())
+    engines = (here, SimpleNamespace(verify=refuse))
     target: Any = SimpleNamespace(engines=engines, upgrade=None)
     trials = SparkTrials(target, lambda _: target, SparkSource("job.py"), 0)
     trials.search()
