@@ -92,3 +92,10 @@ def test_classes_that_are_first_copied_in_two_runs_stay_two(monkeypatch: pytest.
         copies.append(copied(made(), "", "processor"))
     one, other = [copy() for copy in copies]
     assert (one.label, other.label) == ("one", "other")
+
+
+def test_what_a_copy_of_a_scripts_processor_keeps_is_in_no_other_copy() -> None:
+    variables: dict[str, Any] = {"__name__": "__main__", "seen": []}
+    exec("class Made:\n    def keep(self):\n        seen.append(1)\n        return len(seen)", variables)  # noqa: S102
+    made = variables["Made"]()
+    assert [copied(made, "", "processor")().keep() for _ in range(2)] == [1, 1]

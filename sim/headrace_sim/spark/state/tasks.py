@@ -249,4 +249,10 @@ def copied(value: Any, place: str, what: str) -> Callable[[], Any]:
         problem = f"the {what} cannot be pickled (PicklingError): {error}"
         remedy = "Make connections, locks and files in the task, not before"
         raise SparkJobError(problem, place, remedy) from error
-    return lambda: pickle.loads(pickled)  # noqa: S301  pickled here
+
+    def unpickled() -> Any:
+        # else cloudpickle gives the user's own class the functions that this task gets, and so what the task keeps in globals
+        with patch.dict(cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID, clear=True):
+            return pickle.loads(pickled)  # noqa: S301  pickled here
+
+    return unpickled
