@@ -163,7 +163,9 @@ EFFECT = "effect"
 """What a user calls effects outside the process, which any target may be allowed."""
 ORDER = "order"
 """What a user calls the order of arrival, on which a job's outcome may be allowed to depend."""
-OF_A_SINK = frozenset({EFFECT, ORDER, "batching", "duplicates", "evaluated", "loss", "repeated", "settings"})
+OF_A_SINK = frozenset(
+    {EFFECT, ORDER, "alike", "batching", "duplicates", "evaluated", "loss", "repeated", "settings"}
+)
 """What a sink may be allowed: what its undisturbed run leaves out, what it does again, and its query's settings."""
 
 

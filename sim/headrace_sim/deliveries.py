@@ -32,6 +32,13 @@ class Delivery(Enum):
     EMPTY = "a batch without rows"
     SPOILED = "a row that does not parse, or has a null"
     FUTURE = f"a row of the year {FAR_YEAR}"
+    LAST = "rows again behind all others"
+    CASE = "a key in other case"
+    BLANK = "a key with a blank at its end"
+
+
+REPEATS = (Delivery.AGAIN, Delivery.LATER, Delivery.LAST)
+"""How rows come again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +52,13 @@ class FeedSource:
         once: Each record comes once. False: it may come again, in the same batch or a later one, which is tried. None: nobody has
             said; it is taken to be so, and asked where the code counts on it.
         again_within_s: How long after the first time a record may come again at most, in seconds. None: nobody has said.
+        keys_alike: Keys that differ by case, or by a blank at the end, are one. False: they are two. None: nobody has said.
         ordered: The records of a key come in the order in which they count: the outcome may depend on it.
     """
 
     once: bool | None = None
     again_within_s: int | None = None
+    keys_alike: bool | None = None
     ordered: bool = False
 
     @property
@@ -66,6 +75,7 @@ class FeedSource:
         return FeedSource(
             self.once if more.once is None else more.once,
             more.again_within_s or self.again_within_s,
+            self.keys_alike if more.keys_alike is None else more.keys_alike,
             self.ordered or more.ordered,
         )
 
@@ -159,6 +169,72 @@ def _parsed(text: str | bytes) -> Any:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class KeyTwins:
+    """A feed in which every second row of a key has another spelling of it, or another key altogether."""
+
+    key: str  # the key
+    spelled: str  # how the other rows spell it
+    alike: list[list[Row]]  # the batches with that
+    apart: list[list[Row]]  # the batches with another key there
+    other: list[list[Row]]  # the batches with a third one
+
+
+OTHER = "zq"
+"""Choice: what is added to a spelling for another key, in lower case."""
+
+
+def key_twins(batches: Batches, delivery: Delivery) -> KeyTwins | None:
+    """Spell the key of every second row otherwise; None: no word comes in two rows. The key is where most words are."""
+    words = dict[tuple[int, str], list[str]]()
+    for row in chain.from_iterable(batches):
+        for path, word in _words(row):
+            words.setdefault(path, []).append(word)
+    repeated = [path for path, found in words.items() if len(set(found)) < len(found)]
+    if not repeated:
+        return None
+    path = max(repeated, key=lambda path: len(set(words[path])))
+    key = next(word for word in words[path] if words[path].count(word) > 1)
+    spelled = f"{key} " if delivery is Delivery.BLANK else key.swapcase()
+    forms = (spelled, spelled + OTHER.upper(), f"{spelled}x{OTHER.upper()}x")
+    return KeyTwins(key, spelled, *(_respelled(batches, path, key, form) for form in forms))
+
+
+def _words(row: Row) -> Iterator[tuple[tuple[int, str], str]]:
+    """Yield the words among a row's values, and in the JSON of a value, each with where it stands."""
+    for place, value in enumerate(row):
+        known = _parsed(value) if isinstance(value, str | bytes) else None
+        found = known.items() if isinstance(known, dict) else [("", value)] if not _is_message(row) else []
+        for name, word in found:
+            if isinstance(word, str) and word[:1].isalpha() and word[-1].isalnum():
+                yield (place, name), word
+
+
+def _respelled(batches: Batches, path: tuple[int, str], key: str, form: str) -> list[list[Row]]:
+    place, name = path
+    seen = 0
+    found = list[list[Row]]()
+    for batch in batches:
+        found.append([])
+        for row in batch:
+            is_key = (path, key) in _words(row)
+            seen += is_key
+            value = _with_word(row[place], name, form) if is_key and seen % 2 == 0 else row[place]
+            found[-1].append((*row[:place], value, *row[place + 1 :]))
+    return found
+
+
+def _with_word(value: Any, name: str, word: str) -> Any:
+    if not name:
+        return word
+    text = json.dumps(_parsed(value) | {name: word}, separators=(",", ":"))
+    return text.encode() if isinstance(value, bytes) else text
+
+
+def _last(batches: Batches) -> list[list[Row]]:
+    return [*map(list, batches), list(chain.from_iterable(batches))]
+
+
 def _again(batches: Batches) -> list[list[Row]]:
     return [[row for row in batch for _ in range(2)] for batch in batches]
 
@@ -178,11 +254,19 @@ def _future(batches: Batches) -> list[list[Row]]:
     return with_first(batches, () if row is None else (row,))
 
 
+def _spelled(batches: Batches, delivery: Delivery) -> list[list[Row]]:
+    twins = key_twins(batches, delivery)
+    return [*map(list, batches)] if twins is None else twins.alike
+
+
 DELIVERIES = {
     Delivery.AGAIN: Variation(_again),
     Delivery.LATER: Variation(_later),
     Delivery.EMPTY: Variation(_empty),
     Delivery.SPOILED: Variation(lambda batches: with_first(batches, spoiled_rows(batches))),
     Delivery.FUTURE: Variation(_future),
+    Delivery.LAST: Variation(_last),
+    Delivery.CASE: Variation(lambda batches: _spelled(batches, Delivery.CASE)),
+    Delivery.BLANK: Variation(lambda batches: _spelled(batches, Delivery.BLANK)),
 }
 """What each does to batches."""

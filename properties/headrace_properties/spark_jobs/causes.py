@@ -36,6 +36,7 @@ class Cause(Enum):
     SETTINGS = "settings"
     UPGRADE = "upgrade"
     EVALUATED = "evaluated"
+    ALIKE = "alike"
 
     def kind(self, finding_class: FindingClass | None = None) -> Kind:
         """Return the kind of its findings. ``finding_class``: what they claim, if not what they usually do."""
@@ -108,6 +109,7 @@ CAUSES = {
     ),
     Cause.LOSS: CauseRow(finding_class=_ASKED, allowable=True),
     Cause.EVALUATED: CauseRow(finding_class=_ASKED, allowable=True),
+    Cause.ALIKE: CauseRow(finding_class=_ASKED, allowable=True),
     Cause.REPEATED: CauseRow(finding_class=_ASKED, allowable=True, answer="repeated=True"),
     Cause.SETTINGS: CauseRow(finding_class=_ASKED, allowable=True, answer="settings=('latest',)"),
     Cause.LATE: CauseRow(

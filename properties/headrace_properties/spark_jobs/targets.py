@@ -215,6 +215,7 @@ class SparkTarget:
         sink = check_sink(
             *self.sink_call(), prepare=self.prepare_call(), overtaken=overtaken, keys=self.keys, rows_of=self._rows_of(),
             allow=self._allowed_of_sink(allow), duplicates=duplicates, filters=self._filters,
+            keys_alike=self.job.declares.source.keys_alike,
             new_checkpoint=self.job.declares.new_checkpoint, state=self.job.state, revised=self._revised(), progress=progress,
             watcher=judge.watcher,
         )  # fmt: skip
@@ -390,7 +391,9 @@ class SparkTarget:
             return try_fault_of(sink, fault, self._rows_of(), self._allowed_of_sink(()), watcher)
         return try_fault(
             *self.sink_call(), fault, prepare=self.prepare_call(), keys=self.keys, rows_of=self._rows_of(),
-            allow=self._allowed_of_sink(()), filters=self._filters, state=self.job.state, watcher=watcher,
+            allow=self._allowed_of_sink(()), filters=self._filters, state=self.job.state,
+            keys_alike=self.job.declares.source.keys_alike,
+            watcher=watcher,
         )  # fmt: skip
 
     @property

@@ -141,6 +141,104 @@ def test_sound_sink_is_left_alone(sink: _Sink) -> None:
     assert (_wrong(report), report.questions, report.notes) == ([], (), ())
 
 
+_PAID = [[("ann", 1), ("ann", 2)], [("ann", 3), ("bob", 4)], [("ann", 5), ("bob", 6)]]
+_PAID_SCHEMA = "name STRING, amount INT"
+
+
+def _accounts() -> None:
+    with sqlite3.connect("db") as db:
+        db.execute("CREATE TABLE accounts (batch INT, name TEXT, amount INT, PRIMARY KEY (batch, name))")
+
+
+def _paid(batch: int, amounts: dict[str, int]) -> None:
+    with sqlite3.connect("db") as db:
+        db.execute("BEGIN IMMEDIATE")
+        db.executemany(
+            "INSERT OR REPLACE INTO accounts VALUES (?, ?, ?)", [(batch, *paid) for paid in amounts.items()]
+        )
+
+
+def _totals(df: Any, key: Callable[[str], str]) -> dict[str, int]:
+    totals = dict[str, int]()
+    for row in df.dropna().collect():
+        totals[key(row.name)] = totals.get(key(row.name), 0) + row.amount
+    return totals
+
+
+def one_account_in_a_batch_and_two_in_the_table(df: Any, batch: int) -> None:
+    names = {row.name.strip().lower(): row.name for row in df.dropna().collect()}
+    totals = _totals(df, lambda name: name.strip().lower())
+    _paid(batch, {names[name]: total for name, total in totals.items() if name == names[name] or batch})
+
+
+def keys_as_they_are(df: Any, batch: int) -> None:
+    _paid(batch, _totals(df, str))
+
+
+def keys_normalized(df: Any, batch: int) -> None:
+    _paid(batch, _totals(df, lambda name: name.strip().lower()))
+
+
+def _tried_keys(sink: _Sink, **given: Any) -> SinkReport:
+    return call(
+        check_sink, sink, _PAID, _PAID_SCHEMA, prepare=_accounts, overtaken=False, progress=lambda done, _: done > 0, **given
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("sink", [keys_as_they_are, keys_normalized])
+def test_sink_that_takes_spellings_of_a_key_for_two_or_for_one_is_left_alone(sink: _Sink) -> None:
+    report = _tried_keys(sink)
+    assert (_wrong(report), report.questions) == ([], ())
+
+
+def test_sink_that_takes_spellings_of_a_key_for_one_here_and_two_there_is_asked() -> None:
+    (asked,) = _tried_keys(one_account_in_a_batch_and_two_in_the_table).questions
+    assert (
+        asked.about.value,
+        "the keys 'ann' and 'ANN' are one key to a part of the sink" in str(asked),
+    ) == ("alike", True)
+    again = call(
+        try_fault,
+        one_account_in_a_batch_and_two_in_the_table,
+        _PAID,
+        _PAID_SCHEMA,
+        asked.fault,
+        prepare=_accounts,
+    )
+    assert [question.about.value for question in again.questions] == ["alike"]
+    assert _tried_keys(one_account_in_a_batch_and_two_in_the_table, allow={"alike"}).questions == ()
+
+
+def test_keys_that_are_declared_to_be_one_must_be_one() -> None:
+    assert _wrong(_tried_keys(keys_as_they_are, keys_alike=True)) == [Wrong.ALIKE]
+    assert _wrong(_tried_keys(keys_normalized, keys_alike=True)) == []
+
+
+def knows_the_batch_before(df: Any, batch: int) -> None:
+    with sqlite3.connect("db") as db:
+        db.execute("BEGIN IMMEDIATE")
+        known = {row[0] for row in db.execute("SELECT id FROM orders WHERE batch = ?", (batch - 1,))}
+        rows = [
+            (batch, *_cents(row)) for row in df.dropna().dropDuplicates().collect() if row.id not in known
+        ]
+        db.execute("DELETE FROM orders WHERE batch = ?", (batch,))
+        db.executemany("INSERT INTO orders VALUES (?, ?, ?)", rows)
+
+
+@pytest.mark.parametrize(
+    ("sink", "wrong"), [(knows_the_batch_before, [Wrong.REDELIVERED]), (once_for_ever, [])]
+)
+def test_sink_that_forgets_what_it_has_known_is_found_where_rows_come_again_behind_all(
+    sink: _Sink, wrong: list[Wrong]
+) -> None:
+    rows = [*_ROWS, [(5, 5.5)]]
+    report = call(
+        check_sink, sink, rows, _SCHEMA, prepare=_prepare, overtaken=False, duplicates=True, progress=lambda done, _: done > 0
+    )  # fmt: skip
+    assert _wrong(report) == wrong
+    assert all("behind all others" in finding.story for finding in report.findings)
+
+
 def test_message_of_kafka_is_spoiled_and_moved_into_the_future_in_its_value() -> None:
     value = b'{"id":1,"at":"2030-01-01T00:10:00","ms":1893456600000}'
     rows = [[(b"ann", value, "orders", 0, 0, None, 0)]]
@@ -153,5 +251,5 @@ def test_message_of_kafka_is_spoiled_and_moved_into_the_future_in_its_value() ->
 
 
 def test_each_delivery_has_a_row_of_the_table_and_changes_batches() -> None:
-    rows = [[(1, "2030-01-01")], [(2, "2030-01-02")]]
+    rows = [[(1, "2030-01-01", "ann")], [(2, "2030-01-02", "ann")]]
     assert [delivery for delivery in Delivery if DELIVERIES[delivery].of(rows) == rows] == []

@@ -1,10 +1,22 @@
 """A sink on rows that come as its source may really deliver them: again, not at all in a batch, or spoiled (`DELIVERIES`)."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace_sim.deliveries import DELIVERIES, Batches, Delivery, Row, spoiled_rows, with_first
+from headrace_sim.deliveries import (
+    DELIVERIES,
+    OTHER,
+    REPEATS,
+    Batches,
+    Delivery,
+    KeyTwins,
+    Row,
+    key_twins,
+    spoiled_rows,
+    with_first,
+)
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Contents, Expected, Item
@@ -27,6 +39,7 @@ class Delivered:
     by_batch: Sequence[Sequence[Effect]]  # the effects of that
     compared: Sequence[str]  # the destinations that can be compared
     caught: Sequence[Swallowed] = ()  # the errors that the sink catches in the undisturbed run
+    keys_alike: bool | None = None  # as in `FeedSource`
     filters: bool = False  # whether the query before the sink may leave no row of a batch
     watch: Callable[[Trial], None] = lambda _: None  # told of runs in which rows come twice
     findings: list[SinkFinding] = field(default_factory=list)
@@ -45,7 +58,7 @@ class Delivered:
 
     def again(self) -> None:
         """Let rows come twice, which the source may do."""
-        for delivery in (Delivery.AGAIN, Delivery.LATER):
+        for delivery in REPEATS:
             left = self._left(delivery, self.watch)
             for name in self.compared:
                 if left is None or left.get(name) != self.usual.contents[name]:
@@ -59,6 +72,59 @@ class Delivered:
         for name in grown:
             if again is not None and again.get(name) == self.usual.contents[name]:
                 self.questions.append(self._asked(name, later or {}))
+
+    def spelled_otherwise(self) -> None:
+        """Let keys come in other case, or with a blank at their end.
+
+        The sink may take them for one or for two; that it does the one here and the other there is asked, unless its author says
+        that they are one.
+        """
+        for delivery in (Delivery.CASE, Delivery.BLANK):
+            twins = key_twins(self.batches, delivery)
+            if twins is None or self.keys_alike is False:
+                return
+            alike, apart, other = map(self._of, (twins.alike, twins.apart, twins.other))
+            for name in self.compared:
+                rows = alike.get(name, Counter())
+                folded, one = _folded(rows), _folded(self.usual.contents[name])
+                two = _folded(apart.get(name, Counter()))
+                is_told_by_key = two == _folded(other.get(name, Counter()))
+                if (
+                    alike
+                    and apart
+                    and is_told_by_key
+                    and folded != one
+                    and (self.keys_alike or folded != two)
+                ):
+                    self._tell_spelled(name, delivery, twins, rows)
+
+    def _tell_spelled(self, name: str, delivery: Delivery, twins: KeyTwins, rows: Counter[Item]) -> None:
+        blamed = last_effect(name, self.by_batch, self.usual.names)
+        both = f"the keys {twins.key!r} and {twins.spelled!r}"
+        have = f"{name} has {shown_items(rows - self.usual.contents[name])}"
+        remedy = "Normalize keys once, before anything goes by them: lower(trim(key))"
+        fault = _fault(delivery)
+        if self.keys_alike:
+            story = f"{both[0].upper()}{both[1:]} are one, and the sink takes them for two: {have}."
+            finding = SinkFinding(
+                Wrong.ALIKE, name, (), blamed.place, blamed.action, story, f"{remedy}.", fault
+            )
+            self.findings.append(finding)
+            return
+        message = f"{both} are one key to a part of the sink, and two to another: {have}"
+        answer = (
+            "Are they two? Then declare source=FeedSource(keys_alike=False), or say --allow alike; keys_alike=True has it judged"
+            f". If they are one: {remedy[0].lower()}{remedy[1:]}"
+        )
+        self.questions.append(SinkQuestion(Asked.ALIKE, name, blamed.place, message, answer, fault))
+
+    def _of(self, batches: Batches) -> Contents:
+        """Return what is left of other batches; nothing if the sink fails on them."""
+        try:
+            trial = self.run(batches)
+        except SinkFailsError:
+            return {}
+        return self.usual.read(trial.contents, trial.effects)
 
     def _rows_more(self, name: str, left: Contents) -> bool:
         repeated = sum(map(len, self.batches[:-1]))
@@ -194,6 +260,15 @@ class Delivered:
 
 
 _ONCE = "dropDuplicates() in the batch, and a table that takes each key once, or MERGE, across batches"
+
+
+def _folded(rows: Counter[Item]) -> Counter[str]:
+    """Return items without what tells the spellings of a key apart."""
+    found = Counter[str]()
+    for item, times in rows.items():
+        text = re.sub(rf"x?{OTHER}x?", "", str(item).casefold())
+        found[re.sub(r"\s+(?=['\"]|$)", "", text)] += times
+    return found
 
 
 def _fault(delivery: Delivery) -> SinkFault:

@@ -19,7 +19,7 @@ _ALLOWED = {
 }  # fmt: skip
 ALLOWED = {
     Wrong.OVERWRITTEN: "batching", Wrong.LOST: "batching", Wrong.SWALLOWED: "loss", Wrong.STALE: "order",
-    Wrong.REDELIVERED: "duplicates",
+    Wrong.REDELIVERED: "duplicates", Wrong.ALIKE: "alike",
 }  # fmt: skip
 """What the author allows by saying so."""
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headrace_sim.deliveries import REPEATS, Delivery
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
@@ -116,6 +117,7 @@ class SinkCheck:
     processes: int = 1
     watcher: Watcher | None = None
     filters: bool = False
+    keys_alike: bool | None = None
 
     def run(self, progress: Progress | None, *, overtaken: bool, duplicates: bool) -> SinkReport:
         """Make all trials, until ``progress`` asks to stop."""
@@ -194,7 +196,9 @@ class SinkCheck:
             if fault.kind is SinkFaultKind.NONE and any(usual.contents.values()):
                 self._judge_calm(usual, by_batch)
             elif calm:
-                self._deliver(usual, by_batch, duplicates=fault.effect < 2, asks=fault.effect == 1)
+                self._deliver(
+                    usual, by_batch, duplicates=[*Delivery][fault.effect] in REPEATS, asks=fault.effect == 1
+                )
             found = self._found()
             beside = found if fault.kind is SinkFaultKind.NONE else ()
             return OneTrial(found, calm, (), calm=usual.contents, questions=self._asked(beside))
@@ -379,12 +383,12 @@ class SinkCheck:
             return
         compared = sorted(set(in_order.contents) - {*usual.unsteady, *in_order.unsteady, *self.ignore})
         delivered = Delivered(
-            self.sink.batches, self._heard, in_order, by_batch, compared, self.swallowed, self.filters,
+            self.sink.batches, self._heard, in_order, by_batch, compared, self.swallowed, self.keys_alike, self.filters,
             lambda trial: self._watch(trial.at_end(len(self.sink.batches))),
         )  # fmt: skip
         ways = [delivered.again] if duplicates else []
         if from_source:
-            ways += [delivered.asked_of_repeats] * asks
+            ways += [delivered.asked_of_repeats] * asks + [delivered.spelled_otherwise]
             ways += [delivered.spoiled_or_empty if self.rows_of is RowsOf.SOURCE else delivered.empty]
         for way in ways:
             with contextlib.suppress(UnfollowableSinkError):
@@ -392,7 +396,7 @@ class SinkCheck:
         for finding in delivered.findings:
             if ALLOWED.get(finding.wrong) not in self.allow:
                 self._add(finding)
-        for question in delivered.questions:
+        for question in (asked for asked in delivered.questions if asked.about.value not in self.allow):
             self.asked.setdefault(question.destination, question)
         self.notes = (*self.notes, *delivered.notes)
 

@@ -33,6 +33,7 @@ class Wrong(Enum):
     RESTARTED = "new checkpoint"
     APART = "ids apart"
     UNSENT = "not flushed"
+    ALIKE = "keys alike"
 
 
 _UNDISTURBED = SinkFault(SinkFaultKind.NONE, 0, 0)
@@ -47,6 +48,7 @@ class Asked(Enum):
     KEYS = "keys"
     DUPLICATES = "duplicates"
     EVALUATED = "evaluated"
+    ALIKE = "alike"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ def check_sink(
     duplicates: bool = False,
     new_checkpoint: bool | None = None,
     filters: bool = False,
+    keys_alike: bool | None = None,
     state: SessionState | None = None,
     revised: Sequence[tuple[int, int]] = (),
     progress: Progress | None = None,
@@ -64,6 +65,7 @@ def check_sink(
         duplicates: Whether the source may deliver a row twice.
         new_checkpoint: Whether it is judged what a new checkpoint, or an older one, does; False: not tried; None: told in a note.
         filters: Whether the query before the sink may leave no row of a batch.
+        keys_alike: Whether keys that differ by case, or by a blank at the end, are one; None: nobody has said.
         state: What the session knows when a driver begins: views, functions, settings.
         revised: The numbers of rows, over all batches, of which the second one is a newer result for the key of the first one.
         progress: Called after each trial; a true result stops the search.
@@ -77,7 +79,7 @@ def check_sink(
     """
     check = SinkCheck(
         _sink(function, batches, schema, prepare, keys, state), frozenset(ignore), rows_of, frozenset(allow), revised,
-        new_checkpoint, watcher=watcher, filters=filters,
+        new_checkpoint, watcher=watcher, filters=filters, keys_alike=keys_alike,
     )  # fmt: skip
     return check.run(progress, overtaken=overtaken, duplicates=duplicates)
 
@@ -93,6 +95,7 @@ def try_fault(
     rows_of: RowsOf = RowsOf.SOURCE,
     allow: Collection[str] = (),
     filters: bool = False,
+    keys_alike: bool | None = None,
     state: SessionState | None = None,
     watcher: Watcher | None = None,
 ) -> OneTrial:
@@ -107,7 +110,8 @@ def try_fault(
         keys: As in `check_sink`; so are ``rows_of`` and ``allow``.
         rows_of: Where the rows come from.
         allow: What is meant.
-        filters: As in `check_sink`; so are ``state`` and ``watcher``.
+        filters: As in `check_sink`; so are ``keys_alike``, ``state`` and ``watcher``.
+        keys_alike: Whether keys that differ by case are one.
         state: What the session knows.
         watcher: Told what is seen.
 
@@ -116,9 +120,10 @@ def try_fault(
 
     """
     sink = _sink(function, batches, schema, prepare, keys, state)
-    return SinkCheck(sink, frozenset(), rows_of, frozenset(allow), watcher=watcher, filters=filters).one(
-        fault
+    check = SinkCheck(
+        sink, frozenset(), rows_of, frozenset(allow), watcher=watcher, filters=filters, keys_alike=keys_alike
     )
+    return check.one(fault)
 
 
 def try_fault_of(
