@@ -231,6 +231,32 @@ def _with_word(value: Any, name: str, word: str) -> Any:
     return text.encode() if isinstance(value, bytes) else text
 
 
+def burst(batches: Batches, rows: int) -> list[Row]:
+    """Return so many rows: those of all batches again and again, with other numbers each time, or with other words."""
+    known = [*chain.from_iterable(batches)]
+    return (
+        [_varied(known[number % len(known)], number // len(known)) for number in range(rows)] if known else []
+    )
+
+
+def _varied(row: Row, number: int) -> Row:
+    places = {1, 4} if _is_message(row) else set(range(len(row)))
+    found = tuple(_counted_up(value, number) if place in places else value for place, value in enumerate(row))
+    if found != row or not number:
+        return found
+    return tuple(f"{value}{number}" if isinstance(value, str) else value for value in row)
+
+
+def _counted_up(value: Any, number: int) -> Any:
+    known = _parsed(value) if isinstance(value, str | bytes) else None
+    if isinstance(known, dict):
+        text = json.dumps(
+            {name: _counted_up(one, number) for name, one in known.items()}, separators=(",", ":")
+        )
+        return text.encode() if isinstance(value, bytes) else text
+    return value + number if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def _last(batches: Batches) -> list[list[Row]]:
     return [*map(list, batches), list(chain.from_iterable(batches))]
 

@@ -46,9 +46,10 @@ class SinkFault:
     """One fault: its kind, the index of the batch, and the index of the effect in this batch before or in which it strikes.
 
     An effect one past the last stands for the function's return, and -1 for its call. With ``STATE`` it counts the
-    calls of the state.
+    calls of the state. ``of_burst``: it strikes in one large batch, which the rows of all batches make.
     """
 
     kind: SinkFaultKind
     batch: int
     effect: int
+    of_burst: bool = False

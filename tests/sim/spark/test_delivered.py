@@ -239,6 +239,40 @@ def test_sink_that_forgets_what_it_has_known_is_found_where_rows_come_again_behi
     assert all("behind all others" in finding.story for finding in report.findings)
 
 
+def _in_parts(batch: int, rows: list[tuple[int, int]], size: int, *, together: bool) -> None:
+    db = sqlite3.connect("db", isolation_level=None)
+    db.execute("BEGIN IMMEDIATE")
+    if not db.execute("SELECT 1 FROM orders WHERE batch = ?", (batch,)).fetchone():
+        for begin in range(0, len(rows), size):
+            db.executemany(
+                "INSERT INTO orders VALUES (?, ?, ?)", [(batch, *row) for row in rows[begin : begin + size]]
+            )
+            if begin + size < len(rows) and not together:
+                db.execute("COMMIT")
+                db.execute("BEGIN IMMEDIATE")
+    db.execute("COMMIT")
+
+
+def commits_each_part(df: Any, batch: int) -> None:
+    _in_parts(batch, list(map(_cents, df.dropna().collect())), 500, together=False)
+
+
+def commits_all_parts(df: Any, batch: int) -> None:
+    _in_parts(batch, list(map(_cents, df.dropna().collect())), 500, together=True)
+
+
+@pytest.mark.parametrize(("sink", "wrong"), [(commits_each_part, [Wrong.MISSING]), (commits_all_parts, [])])
+def test_sink_that_commits_the_parts_of_a_large_batch_apart_is_killed_between_them(
+    sink: _Sink, wrong: list[Wrong]
+) -> None:
+    report = call(check_sink, sink, _ROWS, _SCHEMA, prepare=_prepare, overtaken=False)
+    assert _wrong(report) == wrong
+    for found in report.findings:
+        assert found.story.startswith("Of one batch of 1,200 rows, which it splits: ")
+        again = call(try_fault, sink, _ROWS, _SCHEMA, found.fault, prepare=_prepare)
+        assert [shown.wrong for shown in again.findings] == [Wrong.MISSING]
+
+
 def test_message_of_kafka_is_spoiled_and_moved_into_the_future_in_its_value() -> None:
     value = b'{"id":1,"at":"2030-01-01T00:10:00","ms":1893456600000}'
     rows = [[(b"ann", value, "orders", 0, 0, None, 0)]]

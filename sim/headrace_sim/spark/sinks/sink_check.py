@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace_sim.deliveries import REPEATS, Delivery
+from headrace_sim.deliveries import REPEATS, Delivery, burst
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
+from headrace_sim.spark.sinks.bursts import BURST_ROWS, between_parts
 from headrace_sim.spark.sinks.calm_effects import assumed, failing, left_open, nothing_left, questions_of
 from headrace_sim.spark.sinks.contents import Contents, Expected, Item, expected, ids
 from headrace_sim.spark.sinks.delivered import Delivered
@@ -166,6 +167,8 @@ class SinkCheck:
             unknown += self._kill_with_java(faults, usual, by_batch, progress)
         unknown += map(self._unsteady, sorted(self.drawn or ()))
         unknown += self.doubled.values()
+        if judged == len(faults) and any(by_batch) and not self.findings:
+            self._burst(by_batch)
         if judged == len(faults) and (
             self.new_checkpoint or not (self.findings or self.new_checkpoint is False)
         ):
@@ -187,6 +190,8 @@ class SinkCheck:
     def one(self, fault: SinkFault) -> OneTrial:
         """Return what one fault shows, which the search has found before."""
         self.drawn = frozenset()  # the search has told chance apart
+        if fault.of_burst:
+            fault, self.sink = replace(fault, of_burst=False), self._with_burst()
         try:
             usual, by_batch, noted = self._calm()
         except SinkFailsError as error:
@@ -399,6 +404,36 @@ class SinkCheck:
         for question in (asked for asked in delivered.questions if asked.about.value not in self.allow):
             self.asked.setdefault(question.destination, question)
         self.notes = (*self.notes, *delivered.notes)
+
+    def _with_burst(self) -> Sink:
+        return replace(self.sink, batches=(tuple(burst(self.sink.batches, BURST_ROWS)),), in_order=True)
+
+    def _burst(self, by_batch: list[list[Effect]]) -> None:
+        """Kill the sink between the parts into which it splits a large batch, and no other."""
+        if self.rows_of is not RowsOf.SOURCE or self.sink.host.shares_java or self.sink.of_pipeline:
+            return
+        large = self._with_burst()
+        try:
+            faults = between_parts(
+                [*map(len, self.sink.batches)], by_batch, self._undisturbed(large, 0).effects
+            )
+            if not faults:
+                return
+            again = replace(self, sink=large, asked={}, shown={}, watcher=None, progress=None)
+            usual, of_burst, _ = again._calm()
+            for fault in faults:
+                in_burst = replace(fault, of_burst=False)
+                again.findings = {}
+                again._judge(tried(large, in_burst), in_burst, usual, of_burst)
+                for found in again._found():
+                    story = f"Of one batch of {BURST_ROWS:,} rows, which it splits: {found.story}"
+                    self._add(replace(found, fault=fault, story=story))
+        except (
+            SinkFailsError,
+            UnfollowableSinkError,
+            _StoppedError,
+        ):  # its rows may not be what the sink takes
+            return
 
     def _heard(self, batches: Batches) -> Trial:
         """Run the sink undisturbed on other batches, and note what it catches. Raise `SinkFailsError`."""

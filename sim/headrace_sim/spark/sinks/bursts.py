@@ -1,0 +1,35 @@
+"""A batch so large that a sink splits it: into transactions, requests or files, between which it can die."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks.effects import Effect
+
+BURST_ROWS = 1_200
+"""Choice: the number of rows of a burst, more than the thousand by which most code splits."""
+
+
+def between_parts(
+    rows: Sequence[int], by_batch: Sequence[Sequence[Effect]], burst: Sequence[Effect]
+) -> list[SinkFault]:
+    """Return the deaths before the second and before the last part into which only a large batch is split.
+
+    Args:
+        rows: The number of rows of each usual batch.
+        by_batch: The effects of each of them, undisturbed.
+        burst: The effects of the large one.
+
+    """
+    several = [effects for number, effects in zip(rows, by_batch, strict=True) if number > 1]
+    usual = Counter[str]()
+    for effects in several:
+        usual |= Counter(effect.place for effect in effects)
+    seen, begins = Counter[str](), list[int]()
+    for number, effect in enumerate(burst):
+        seen[effect.place] += 1
+        if usual[effect.place] == 1 and seen[effect.place] > 1:
+            begins.append(number)
+    last = max((number for number in begins if burst[number].place == burst[begins[0]].place), default=0)
+    numbers = dict.fromkeys([*begins[:1], last]) if begins else ()
+    return [SinkFault(SinkFaultKind.KILL, 0, number, of_burst=True) for number in numbers]
