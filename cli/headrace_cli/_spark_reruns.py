@@ -79,7 +79,7 @@ def _loaded(
 
     is_real = isinstance(trial, SinkTrial) and bool(trial.spark)
     lets = let_through.split(", ") if let_through else ()
-    engine = laboratory_on("spark", source.postgres, 1, lets, source.batches) if is_real else None
+    engine = laboratory_on("spark", source.postgres or "", 1, lets, source.batches or 0) if is_real else None
     if not source.is_program:
         return load_spark_target(
             source.name, source.schemas, source.feed, seed, samples=source.samples,

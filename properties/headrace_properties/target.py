@@ -59,8 +59,8 @@ class SparkSource(msgspec.Struct, frozen=True, tag="spark"):
         stand_ins: the modules of a program that inert ones replace.
         query: which of a program's queries, by its label; ``""``: all.
         version: the earlier version from whose checkpoint it is to go on, or ``""``.
-        batches: how many its own sources give, at most; 0: drawn or sampled rows come in their place.
-        postgres: the URL of its owner's server for tests, without a password, or ``""``.
+        batches: how many its own sources give, at most; not set: drawn or sampled rows come in their place.
+        postgres: the URL of its owner's server for tests, without a password; not set: there is none.
     """
 
     name: str
@@ -73,8 +73,8 @@ class SparkSource(msgspec.Struct, frozen=True, tag="spark"):
     stand_ins: tuple[str, ...] = ()
     query: str = ""
     version: str = ""
-    batches: int = 0
-    postgres: str = ""
+    batches: int | msgspec.UnsetType = msgspec.UNSET
+    postgres: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -120,7 +120,8 @@ def batches_and_server(laboratory: Laboratory | None) -> dict[str, Any]:
     if laboratory is None:
         return {}
     server = re.sub(r"(?<=//)([^:@/]*):[^@/]*@", r"\1@", laboratory.postgres)
-    return {"batches": laboratory.batches, "postgres": server}
+    known = {"batches": laboratory.batches, "postgres": server}
+    return {name: value for name, value in known.items() if value}
 
 
 def laboratory_on(

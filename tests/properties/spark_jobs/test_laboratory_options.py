@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace import OptionsError
 from headrace_properties.spark_jobs.laboratory import batches_and_server, laboratory_on
+from headrace_properties.target import SparkSource
 
 
 @pytest.mark.parametrize(
@@ -18,8 +20,14 @@ from headrace_properties.spark_jobs.laboratory import batches_and_server, labora
 )
 def test_source_keeps_the_server_without_its_password(given: str, server: str) -> None:
     laboratory = laboratory_on("spark", given, batches=2)
-    assert batches_and_server(laboratory) == {"batches": 2, "postgres": server}
-    assert batches_and_server(None) == {}
+    known = {"batches": 2, "postgres": server} if server else {"batches": 2}
+    assert batches_and_server(laboratory) == known
+    assert batches_and_server(None) == batches_and_server(laboratory_on("spark")) == {}
+
+
+def test_replay_files_of_other_targets_do_not_name_them() -> None:
+    written = msgspec.json.encode(SparkSource("jobs.py"))
+    assert not any(name in written for name in (b"batches", b"postgres"))
 
 
 @pytest.mark.parametrize(
