@@ -456,6 +456,11 @@ def test_values_of_a_table_are_read_as_they_were(value: Any) -> None:
     assert value_of(repr(value)) == value
 
 
+@pytest.mark.parametrize("text", ["2030-01-01 00:10:00", "2030-01-01 00:10:00+0000', tz='UTC"])
+def test_time_that_pandas_read_from_a_file_is_one(text: str) -> None:
+    assert value_of(f"Timestamp('{text}')").replace(tzinfo=None) == datetime(2030, 1, 1, 0, 10)
+
+
 @pytest.mark.parametrize("text", ["__import__('os')", "open('x')", "a b", "lambda: 1", "1 +", "2024-10-10"])
 def test_text_that_is_no_value_stays_text(text: str) -> None:
     assert value_of(text) == text

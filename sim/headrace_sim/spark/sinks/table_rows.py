@@ -40,7 +40,7 @@ def value_of(text: str) -> Any:
 
 _MAKERS: Mapping[str, Any] = {
     "Decimal": Decimal, "datetime.datetime": datetime, "datetime.date": date, "datetime.timedelta": timedelta,
-    "Row": Row, "bytearray": bytearray,
+    "Row": Row, "bytearray": bytearray, "Timestamp": lambda text, **_zone: datetime.fromisoformat(text),
 }  # fmt: skip
 
 
