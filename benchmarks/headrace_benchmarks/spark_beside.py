@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from headrace import Pipeline
-from headrace.spark import Input, Layout, deploy
+from headrace.spark import Input, deploy
 from headrace_benchmarks.spark_count import COLUMNS, ToldCount, put
 
 INTERVALS = 4
@@ -90,17 +90,12 @@ class Sink:
         return time.perf_counter_ns() // 1_000 - began_us
 
 
-def _headrace(layout: Layout) -> Callable[[DataFrame, Path, Sink], Running]:
-    def start(frame: DataFrame, place: Path, sink: Sink) -> Running:
-        pipeline = Pipeline("count")
-        pipeline.injector("records")
-        pipeline.add(ToldCount(), name="count", inputs=["records"], outputs=["counts"])
-        given = {"records": Input(frame, key="key", timestamp="timestamp", value="timestamp")}
-        return deploy(
-            pipeline, given, directory=place, sinks={"counts": sink}, layout=layout, intervals=INTERVALS
-        )
-
-    return start
+def _headrace(frame: DataFrame, place: Path, sink: Sink) -> Running:
+    pipeline = Pipeline("count")
+    pipeline.injector("records")
+    pipeline.add(ToldCount(), name="count", inputs=["records"], outputs=["counts"])
+    given = {"records": Input(frame, key="key", timestamp="timestamp", value="timestamp")}
+    return deploy(pipeline, given, directory=place, sinks={"counts": sink}, intervals=INTERVALS)
 
 
 class _CountRows(StatefulProcessor):
@@ -153,8 +148,7 @@ def _started(counts: DataFrame, place: Path, sink: Sink) -> Running:
 
 
 JOBS: dict[str, Callable[[DataFrame, Path, Sink], Running]] = {
-    "headrace, pipelined": _headrace(Layout.PIPELINED),
-    "headrace, staged": _headrace(Layout.STAGED),
+    "headrace": _headrace,
     "transformWithState by hand": _by_hand,
     "groupBy().count()": _native,
 }

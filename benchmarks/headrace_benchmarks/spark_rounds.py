@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from headrace import Computation, Context, Pipeline, Record
-from headrace.spark import Input, Layout, deploy
+from headrace.spark import Input, deploy
 from headrace.spark.runtime.session import partitions_set
 from headrace_benchmarks.spark_beside import Running, StartedQuery
 from headrace_benchmarks.spark_count import COLUMNS, cpu_us, put
@@ -31,10 +31,9 @@ WARM_UP = 2
 _PATIENCE_S = 300.0
 _COUNTED = "key string, count long, at timestamp"
 
-BY_HAND, PIPELINED = "by hand", "pipelined, 16 intervals"
-BY_HAND_ALONE, FUSED = "by hand, one partition", "pipelined, one interval"
-STAGED = "staged, 16 intervals"
-JOBS = (BY_HAND, PIPELINED, BY_HAND_ALONE, FUSED, STAGED)
+BY_HAND, MANY = "by hand", "headrace, 16 intervals"
+BY_HAND_ALONE, FUSED = "by hand, one partition", "headrace, one interval"
+JOBS = (BY_HAND, MANY, BY_HAND_ALONE, FUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +140,8 @@ def _start(job: str, frame: DataFrame, levels: int, place: Path, sink: _Sink) ->
         with partitions_set(frame.sparkSession, 1 if job == BY_HAND_ALONE else 0):
             return StartedQuery(writer.option("checkpointLocation", str(place)).start())
     given = {"records": Input(frame, key="key", timestamp="timestamp", value="timestamp")}
-    layout = Layout.STAGED if job == STAGED else Layout.PIPELINED
     return deploy(
-        _pipeline(levels), given, directory=place, sinks={f"counts{levels - 1}": sink}, layout=layout,
+        _pipeline(levels), given, directory=place, sinks={f"counts{levels - 1}": sink},
         intervals=1 if job == FUSED else 16,
     )  # fmt: skip
 

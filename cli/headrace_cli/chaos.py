@@ -16,7 +16,6 @@ from headrace_cli._options import LONGEST_S, JsonOption, with_options
 from headrace_cli._progress import RunProgress
 from headrace_cli._targets import DEFAULT_FEED, load_target
 from headrace_properties.pipeline_target import PipelineTarget
-from headrace_scenarios.chaos.job import JobLayout
 from headrace_scenarios.chaos.plan import Verb, draw_plan
 
 if TYPE_CHECKING:
@@ -60,16 +59,10 @@ class ChaosFlags:
             help=f"Kinds of faults to use: {', '.join(Verb)}. Default: all, in turn.",
         ),
     ] = None
-    layout: Annotated[
-        JobLayout,
-        typer.Option(
-            help="Layout of the job. Its pipeline changes and its keys are divided anew while drivers are killed."
-        ),
-    ] = JobLayout.PIPELINED
     object_store: Annotated[
         bool,
         typer.Option(
-            help="Keep checkpoint, job and outputs in a store as weak as S3, without atomic renames. Not staged."
+            help="Keep checkpoint, job and outputs in a store as weak as S3, without atomic renames."
         ),
     ] = False
     feed: Annotated[
@@ -124,8 +117,6 @@ def chaos(
     with tidy_errors():
         with stdout_reserved():
             target = load_target(pipeline, options.feed)
-            if options.object_store and options.layout is JobLayout.STAGED:
-                raise WrongOptionError("--object-store", "no staged job can be there", "Use another --layout")
             done = _run(target, options)
         if as_json:
             print_document(done.document())
@@ -150,7 +141,6 @@ def _run(target: PipelineTarget, flags: ChaosFlags) -> "Chaos":
         Protection.FENCING not in without,
         Protection.STATE_IDS not in without,
         patience_s=flags.patience,
-        layout=flags.layout,
         object_store=flags.object_store,
     )
     feed = target.feed(flags.seed)

@@ -131,14 +131,14 @@ def _document(
     rows: "list[RowState] | None",
     codec: StateCodec | None,
 ) -> dict[str, Any]:
-    document = fields_of(job, "layout", "pipeline") | {"computations": list(computations)}
+    document = fields_of(job, "pipeline") | {"computations": list(computations)}
     if rows is not None:
         document["rows"] = [{**msgspec.to_builtins(row), "state": _value(row.state, codec)} for row in rows]
     return document
 
 
 def _print_job(console: Console, job: "JobState", computations: "Iterable[ComputationState]") -> None:
-    print_text(console, f"{job.pipeline}, {job.layout}")
+    print_text(console, job.pipeline)
     columns = ("micro-batch", "intervals", "keys", "timers", "state", "low watermark", "hold")
     table = plain_table("computation", *columns, numbers=columns)
     for computation in computations:
@@ -153,23 +153,12 @@ def _print_job(console: Console, job: "JobState", computations: "Iterable[Comput
             _time(_earliest([interval.hold for interval in computation.intervals if interval.hold is not None])),
         )  # fmt: skip
     print_table(console, table)
-    for computation in computations:
-        _print_waiting(console, computation)
 
 
 def _earliest(times: list[int | None]) -> int | None:
     """Return the earliest of event times; ``None`` if one is unknown, or there is none."""
     known = [time_us for time_us in times if time_us is not None]
     return min(known) if known and len(known) == len(times) else None
-
-
-def _print_waiting(console: Console, computation: "ComputationState") -> None:
-    for consumer, records in computation.waiting.items():
-        if records:
-            print_lines(
-                console,
-                f"{computation.name}: {consumer} has yet to take {counted(records, 'checkpointed record')}",
-            )
 
 
 def _print_computation(
@@ -198,7 +187,6 @@ def _print_computation(
     for interval in computation.intervals:
         for sender, time_us in interval.holds.items():
             print_lines(console, f"interval {interval.number}: {sender} holds its input at {_time(time_us)}")
-    _print_waiting(console, computation)
     if rows:
         print_heading(console, "Rows")
         listed = plain_table("key", "interval", "state", "timers", "hold")

@@ -1,32 +1,29 @@
 """Micro-batches as Spark makes them, without Spark: the key intervals' tasks, level by level, in this process."""
 
-import shutil
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from headrace import MAX_TIME, MILLISECOND, MIN_TIME, Pipeline
 from headrace.api.specs import OUTSIDE
 from headrace.history import Injected
 from headrace.injector.injection import productions_of
 from headrace.spark.hosting.chunks import NEVER, decode_header
-from headrace.spark.hosting.fused import HEADERS, FusedTask, bundle_rows, decode_headers, unbundled
+from headrace.spark.hosting.fused import (
+    HEADERS,
+    FusedTask,
+    bundle_rows,
+    bundled_images,
+    decode_headers,
+    unbundled,
+)
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.history_sample import Sample, sample_of
+from headrace.spark.hosting.images import Image, encode_image, images_of, install
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import (
-    JobPlan,
-    MicroBatch,
-    Reshard,
-    Splits,
-    computation_of,
-    limits_of,
-)
+from headrace.spark.hosting.layout import JobPlan, MicroBatch, Splits, computation_of, limits_of
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
 from headrace.spark.hosting.processor import run_bounded
-from headrace.spark.hosting.resharding import images_of, read_image, retire, to_wake, write_images
-from headrace.spark.runtime.broadcasts import Sent
 from headrace.spark.runtime.event_time import END_MS, from_spark
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace_properties.reference import Emitted
@@ -126,12 +123,10 @@ class Query:
                 for group in self.plan.groups[name]:
                     post.to(group).tick = True
                     post.to(group).slowest = self.slowest
-        for group in to_wake(self.plan, self.number, taken=False) if entries or tick else ():
-            post.to(group)
-            if not self.plan.fused and group in self.plan.retired.get(computation_of(group), ()):
-                assert self.plan.reshard is not None
-                retire(self.plan.reshard, group, self.stores[group])
-                post.parcels.pop(group)
+        if self.number <= self.plan.wake_until and (entries or tick):
+            for name in self.plan.pipeline.computations:
+                for group in self.plan.groups[name]:
+                    post.to(group)
         self._levels(post)
         self.number += 1
         self.sources = coming
@@ -142,27 +137,26 @@ class Query:
         if low > 0:
             self.watermark_ms = max(self.watermark_ms, END_MS if low == MAX_TIME else low // MILLISECOND)
 
-    def reshard(
-        self, intervals: int, place: Path, splits: Splits | None = None, *, sent: bool = False
-    ) -> None:
-        """Begin anew with another number of intervals, or other splits; workers may not reach the images themselves."""
+    def migrate(self, intervals: int, splits: Splits | None = None, *, fused: bool | None = None) -> None:
+        """Go on in a new checkpoint, with another number of intervals, or splits, or operators."""
+        plan = self.laid_out(intervals, splits, fused=fused)
+        self.seed(plan, self.images(plan))
+
+    def images(self, plan: JobPlan) -> dict[str, Image]:
+        """The images of all intervals of another layout."""
         before = {group: (header, self._chunks(group)) for group, header in self.headers().items()}
-        number = 1 if self.plan.reshard is None else self.plan.reshard.number + 1
-        images = images_of(self.laid_out(intervals, splits=splits), before, self.plan.intervals, number)
-        path = place / str(number)
-        write_images(path, images)
-        reshard = Reshard(
-            number, self.number - 1, self.plan.intervals, str(path), tuple(images), self.plan.splits
-        )
-        self.plan = self.laid_out(intervals, reshard, splits)
-        if sent:
-            self.plan = replace(
-                self.plan, sent={group: Sent(_Received(read_image(path, group))) for group in images}
-            )
-            shutil.rmtree(path)
-        for name in self.plan.pipeline.computations:  # Spark knows of a timer by the name of its interval
-            for group in self.plan.groups[name]:
-                self.stores.setdefault(group, Store())
+        return images_of(plan, before, self.plan.intervals, from_spark(self.watermark_ms))
+
+    def seed(self, plan: JobPlan, images: Mapping[str, Image]) -> None:
+        """Begin a new checkpoint."""
+        self.plan, self.stores, self.fused = plan, {}, FusedStore()
+        encoded = {group: encode_image(image) for group, image in images.items()}
+        if plan.fused:
+            FusedTask(plan, self.fused).take(bundled_images(encoded)[1])
+            return
+        for group, image in encoded.items():
+            self.stores[group] = Store()
+            install(image, self.stores[group])
 
     def headers(self) -> dict[str, bytes]:
         """The headers that are stored, by group."""
@@ -176,14 +170,13 @@ class Query:
             return {number: data for (own, number), data in self.fused.values.items() if own == group}
         return self.stores[group].chunks
 
-    def laid_out(
-        self, intervals: int, reshard: Reshard | None = None, splits: Splits | None = None
-    ) -> JobPlan:
-        """The same pipeline with other intervals."""
+    def laid_out(self, intervals: int, splits: Splits | None = None, *, fused: bool | None = None) -> JobPlan:
+        """The same pipeline with other intervals, all of which are called from now on."""
         plan = self.plan
         return JobPlan(
             plan.pipeline, intervals=intervals, with_ids=plan.with_ids, clock=plan.clock, progress=True,
-            limits=plan.limits, reshard=reshard, fused=plan.fused, splits=splits or {},
+            limits=plan.limits, fused=plan.fused if fused is None else fused, splits=splits or {},
+            wake_until=self.number + 10,
         )  # fmt: skip
 
     def _inject(self, post: Post, injector: str, entry: FeedEntry) -> None:
@@ -235,13 +228,6 @@ class Query:
         if due:
             found.add(task.run(batch, {}))
         return found
-
-
-@dataclass
-class _Received:
-    """What a Python worker has of a broadcast."""
-
-    value: bytes
 
 
 def _packed(stream: str, record_id: str, one: object) -> Packed:

@@ -1,27 +1,19 @@
 """Feeds as files that Spark reads batch by batch, and what comes out."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace import Pipeline
-from headrace.spark import Deployment, Layout, deploy
 from headrace.spark.hosting.outputs import Outputs
 from headrace.spark.jobs.attach import attach
 from headrace.spark.jobs.recorded_input import Landing, landed, landed_bounded
 from headrace_properties.reference import Emitted
 from headrace_sim import Feed
-
-
-def by_day(layout: Layout) -> list[object]:
-    """Return the parameters of a test of both layouts, of which the other one runs only by night: each starts Spark jobs."""
-    return [one if one is layout else pytest.param(one, marks=pytest.mark.nightly) for one in Layout]
 
 
 @dataclass
@@ -102,49 +94,3 @@ def run_bounded(spark: SparkSession, pipeline: Pipeline, feed: Feed, place: Path
     return emitted(
         attach(pipeline, landed_bounded(spark, pipeline, place / "landing"), intervals=2).frame.collect()
     )
-
-
-def run_staged(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    feed: Feed,
-    place: Path,
-    *,
-    parts: int = 2,
-    restart_after: int | None = None,
-) -> Counter[Emitted]:
-    """Run a feed in parts through a job of a query for each computation; after some of them stop it, and let it go on."""
-    landing = Landing(pipeline, place / "landing")
-    taken: dict[object, list[tuple[object, ...]]] = {}
-
-    def sink(stream: str) -> Callable[[DataFrame, int], None]:
-        def take(frame: DataFrame, number: int) -> None:
-            rows = frame.select("key", "value", F.unix_micros("timestamp")).collect()
-            made: list[tuple[object, ...]] = [(stream, row[0], row[1].encode(), row[2]) for row in rows]
-            # Each computation's query numbers its batches; a batch that is run again gives the same rows.
-            taken[stream, number, repr(sorted(made, key=repr))] = made
-
-        return take
-
-    sinks = {stream: sink(stream) for stream in pipeline.output_streams}
-
-    def start() -> Deployment:
-        inputs = landed(spark, pipeline, place / "landing")
-        return deploy(
-            pipeline, inputs, directory=place / "job", sinks=sinks, layout=Layout.STAGED, intervals=2
-        )
-
-    job = start()
-    entries = [(entry.address, entry.event) for entry in feed.entries]
-    size = -(-len(entries) // parts)
-    try:
-        for number in range(parts):
-            landing.put(entries[number * size : (number + 1) * size])
-            job.await_idle()
-            if number == restart_after:
-                job.stop()
-                job = start()
-        job.await_idle()
-    finally:
-        job.stop()
-    return emitted(row for rows in taken.values() for row in rows)

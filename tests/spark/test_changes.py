@@ -18,8 +18,8 @@ from headrace.spark import (
     DiskFullError,
     Input,
     JobState,
-    Layout,
     NoSinkWarning,
+    QueryFailedError,
     QueryStoppedError,
     SparkHostError,
     deploy,
@@ -27,18 +27,20 @@ from headrace.spark import (
 )
 from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.processor import LevelProcessor
-from tests.spark.rig import by_day
 
 
 class Counter(Computation):
     """Counts the letters of a key."""
+
+    def __init__(self, output: str = "counts") -> None:
+        self._output = output
 
     def initial_state(self) -> int:
         return 0
 
     def process_record(self, context: Context, record: Record) -> None:
         context.state = context.state + 1
-        context.produce("counts", context.state)
+        context.produce(self._output, context.state)
 
 
 class Named(Counter):
@@ -92,11 +94,10 @@ class Job:
         self,
         spark: SparkSession,
         place: Path,
-        layout: Layout = Layout.PIPELINED,
         *,
         files_in_batch: int = 1_000,
     ) -> None:
-        self._spark, self._place, self._layout = spark, place, layout
+        self._spark, self._place = spark, place
         self._files_in_batch = files_in_batch
         self._letters = place / "letters"
         self._letters.mkdir(parents=True)
@@ -111,7 +112,7 @@ class Job:
         sinks = {stream: self._sink(stream) for stream in streams or ("counts",)}
         given: Mapping[str, Input] = {"mail": self.input()}
         return deploy(
-            pipeline, given, directory=self._place / "job", sinks=sinks, layout=self._layout,
+            pipeline, given, directory=self._place / "job", sinks=sinks,
             intervals=intervals, **options,  # type: ignore[arg-type]
         )  # fmt: skip
 
@@ -129,26 +130,75 @@ class Job:
         draft.rename(self._letters / f"{second}.json")
 
 
+def with_post() -> Pipeline:
+    """A second injector before the first, and a further level behind the counter."""
+    pipeline = Pipeline("letters")
+    pipeline.injector("post")
+    pipeline.injector("mail")
+    pipeline.add(Relay("relayed"), name="relay", inputs=["mail", "post"], outputs=["relayed"])
+    pipeline.add(Counter("counted"), name="counter", inputs=["relayed"], outputs=["counted"])
+    pipeline.add(Relay("counts"), name="sender", inputs=["counted"], outputs=["counts"])
+    return pipeline
+
+
 @pytest.mark.spark
-def test_a_change_that_would_move_a_computation_away_from_its_state_is_refused(
+def test_a_computation_takes_its_state_to_another_level_and_new_injectors_begin(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The counter has counted one letter on level 1. Neither a change nor a new start takes it to level 0."""
+    """The counter is on level 1, then on 0, as the job runs; after a restart on 1 again, of three, with a second injector.
+
+    The letters of the first injector are read once, those of the second from the first one on.
+    """
     job = Job(spark, tmp_path)
     with job.deploy(counter_last()) as running:
         job.put(1)
         running.await_idle()
-        with pytest.raises(
-            SparkHostError,
-            match=r"'counter' is on level 0 .* stored for level 1.*Keep 'counter' on level 1, .*STAGED",
-        ):
-            running.change(counter_first())
-    with pytest.raises(SparkHostError, match="'counter' is on level 0"):
-        job.deploy(counter_first(), "counts", "sent")
-    with job.deploy(counter_last()) as running:
+        running.change(counter_first(), sinks={"sent": None})
         job.put(2)
         running.await_idle()
+        assert running.progress()[1].records == 2
     assert job.values == {"counts": [1, 2]}
+    second = Job(spark, tmp_path / "second")
+    second.put(3)
+    given = {"mail": job.input(), "post": second.input()}
+    sinks = {"counts": job._sink("counts")}
+    with deploy(with_post(), given, directory=tmp_path / "job", sinks=sinks, intervals=3) as running:
+        running.await_idle()
+        job.put(4)
+        running.await_idle()
+    assert job.values == {"counts": [1, 2, 3, 4]}
+    (computation,) = [
+        one for one in JobState(spark, tmp_path / "job").computations() if one.name == "counter"
+    ]
+    assert computation.micro_batch > 4, "micro-batches are counted on"
+
+
+@pytest.mark.spark
+def test_a_version_that_cannot_finish_what_the_one_before_has_begun_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    job = Job(spark, tmp_path)
+    job.put(1)
+
+    def fail(_frame: DataFrame, _batch: int) -> NoReturn:
+        raise OSError("the sink is broken")
+
+    given = {"mail": job.input()}
+    with (
+        deploy(
+            counter_last(), given, directory=tmp_path / "job", sinks={"counts": fail}, intervals=2
+        ) as running,
+        pytest.raises(QueryFailedError),
+    ):
+        running.await_idle()
+    with pytest.raises(SparkHostError, match=r"in the middle of its work.*the version before once more"):
+        job.deploy(counter_first(), "counts", "sent")
+    with job.deploy(counter_last(), available_now=True) as running:
+        running.await_termination()
+    job.put(2)
+    with job.deploy(counter_first(), "counts", "sent") as running:
+        running.await_idle()
+    assert job.values["counts"] == [1, 2]
 
 
 def test_a_timer_of_a_removed_computation_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,13 +224,13 @@ def test_with_one_interval_a_computation_takes_its_state_to_another_level(
     with job.deploy(counter_last(), intervals=1) as running:
         job.put(1)
         running.await_idle()
-        (query,) = running._host.queries()
+        query = running._query.running
         assert [one["numShufflePartitions"] for one in query.query.lastProgress["stateOperators"]] == [1]
         running.change(counter_first(), sinks={"sent": None})
         job.put(2)
         running.await_idle()
         assert running.progress()[1].records == 2
-    monkeypatch.setattr("headrace.spark.jobs.pipelined.HERE_BYTES", 0)
+    monkeypatch.setattr("headrace.spark.jobs.query.HERE_BYTES", 0)
     with job.deploy(counter_first(), "counts", "sent", intervals=1) as running:
         job.put(3)
         running.await_idle()
@@ -209,17 +259,14 @@ def unsendable() -> Pipeline:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("layout", by_day(Layout.PIPELINED))
-def test_a_change_that_is_refused_leaves_the_job_running(
-    spark: SparkSession, tmp_path: Path, layout: Layout
-) -> None:
+def test_a_change_that_is_refused_leaves_the_job_running(spark: SparkSession, tmp_path: Path) -> None:
     """Refused: a sink for a stream that is not there; a stream without a sink, where warnings are errors; an input that lacks a
     column; a bounded input; user code that cannot be sent."""
-    job = Job(spark, tmp_path, layout)
+    job = Job(spark, tmp_path)
     with job.deploy(counter_last()) as running:
         job.put(1)
         running.await_idle()
-        runs = [query.query.runId for query in running._host.queries()]
+        run = running._query.running.query.runId
         with pytest.raises(SparkHostError, match=r"sinks are given for \['sent'\]"):
             running.change(counter_last(), sinks={"counts": None, "sent": None})
         with pytest.raises(NoSinkWarning, match="no sink is given for 'sent'"):
@@ -233,7 +280,7 @@ def test_a_change_that_is_refused_leaves_the_job_running(
             )
         with pytest.raises(PicklingError, match="cannot pickle"):
             running.change(unsendable())
-        assert [query.query.runId for query in running._host.queries()] == runs
+        assert running._query.running.query.runId == run
         assert running.errors == ()
         job.put(2)
         running.await_idle()
@@ -241,12 +288,11 @@ def test_a_change_that_is_refused_leaves_the_job_running(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("layout", by_day(Layout.PIPELINED))
 def test_a_job_that_has_ended_says_so_from_every_call(
-    spark: SparkSession, tmp_path: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A query cannot be started again after a change: the disk is full. Later the job goes on, and is stopped."""
-    job = Job(spark, tmp_path, layout)
+    job = Job(spark, tmp_path)
     full = DiskFullError("checkpoint", "no room", "Make room")
 
     def fail(*_: object) -> NoReturn:
@@ -254,8 +300,7 @@ def test_a_job_that_has_ended_says_so_from_every_call(
 
     with job.deploy(counter_last()) as running:
         with monkeypatch.context() as patched:
-            patched.setattr("headrace.spark.jobs.pipelined.Running", fail)
-            patched.setattr("headrace.spark.jobs.staged.Running", fail)
+            patched.setattr("headrace.spark.jobs.query.Running", fail)
             with pytest.raises(DiskFullError):
                 running.change(counter_last(), {"mail": job.input()})
         assert running.errors == (full,)
@@ -288,7 +333,7 @@ def calls(running: Deployment) -> list[Callable[[], object]]:
 
 
 @pytest.mark.spark
-def test_a_computation_that_was_removed_does_not_come_back_on_another_level(
+def test_a_computation_that_was_removed_comes_back_with_its_state_on_another_level(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     job = Job(spark, tmp_path)
@@ -298,12 +343,14 @@ def test_a_computation_that_was_removed_does_not_come_back_on_another_level(
         job.put(1)
         running.await_idle()
     with job.deploy(relayed.without("counter"), "sent") as running:
-        back = running.pipeline.copy()
-        back.add(Counter(), name="counter", inputs=["mail"], outputs=["counts"])
-        with pytest.raises(SparkHostError, match=r"'counter' is on level 0 .* stored for level 1"):
-            running.change(back)
         with pytest.raises(SparkHostError, match="has no computation 'counter'"):
             skip_record(tmp_path / "job", "counter", "mail:1")
+        back = running.pipeline.copy()
+        back.add(Counter(), name="counter", inputs=["mail"], outputs=["counts"])
+        running.change(back, sinks={"counts": job._sink("counts")})
+        job.put(2)
+        running.await_idle()
+    assert job.values["counts"] == [1, 2]
 
 
 @pytest.mark.spark
@@ -336,11 +383,8 @@ def test_a_job_goes_on_when_its_inputs_are_given_in_another_order(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "layout", [Layout.PIPELINED, pytest.param(Layout.STAGED, marks=pytest.mark.nightly)], ids=str
-)
-def test_stored_states_are_migrated_at_a_restart(spark: SparkSession, tmp_path: Path, layout: Layout) -> None:
-    job = Job(spark, tmp_path, layout)
+def test_stored_states_are_migrated_at_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
     old, new = Pipeline("letters"), Pipeline("letters")
     for pipeline in (old, new):
         pipeline.injector("mail")

@@ -17,7 +17,7 @@ from headrace_properties.verdict import Violated
 from headrace_scenarios import zeitgeist
 from headrace_sim import FaultSchedule, Feed, simulate
 from tests.sim.rig import CHECKED, HEAL_US, letters, mail, storm
-from tests.spark.rig import run_bounded, run_staged, run_streaming
+from tests.spark.rig import run_bounded, run_streaming
 
 pytestmark = pytest.mark.spark
 
@@ -69,31 +69,16 @@ def _bounded(spark: SparkSession, case: Case, place: Path) -> Counter[Emitted]:
     return run_bounded(spark, case.pipeline, case.feed, place)
 
 
-def _staged(spark: SparkSession, case: Case, place: Path) -> Counter[Emitted]:
-    return run_staged(spark, case.pipeline, case.feed, place)
-
-
-def _staged_restarted(spark: SparkSession, case: Case, place: Path) -> Counter[Emitted]:
-    return run_staged(spark, case.pipeline, case.feed, place, restart_after=0)
-
-
 HOSTS: dict[str, Host] = {
     "cluster": _cluster,
     "faulty cluster": _faulty_cluster,
-    "pipelined, restarted": _restarted,
-    "staged": _staged,
-    "staged, restarted": _staged_restarted,
+    "restarted": _restarted,
     "bounded": _bounded,
 }
 _BY_NIGHT = {
-    ("mail", "pipelined, restarted"),  # by day it is judged, too: see below
-    ("mail", "staged"),
-    ("mail", "staged, restarted"),
-    ("zeitgeist", "staged"),
-    ("zeitgeist", "staged, restarted"),
-    ("zeitgeist", "pipelined, restarted"),
+    ("mail", "restarted"),  # by day it is judged, too: see below
+    ("zeitgeist", "restarted"),
 }
-"""By day `test_staged` restarts both layouts; each start of a staged job starts two processes for each computation."""
 
 
 @pytest.mark.parametrize(

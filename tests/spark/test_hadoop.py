@@ -16,8 +16,6 @@ from headrace.spark import (
     Input,
     JobState,
     JobStoppedError,
-    Layout,
-    SparkHostError,
     committed_files,
     deploy,
     skip_record,
@@ -173,7 +171,7 @@ class Job:
         draft.write_text(json.dumps({"id": number, "key": "anna", "text": text, "ts": number}))
         draft.rename(self.landing / f"{number}.json")
 
-    def start(self, layout: Layout = Layout.PIPELINED) -> Deployment:
+    def start(self) -> Deployment:
         pipeline = Pipeline("sums")
         pipeline.injector("numbers")
         pipeline.add(Sums(), name="adder", inputs=["numbers"], outputs=["sums"])
@@ -188,9 +186,7 @@ class Job:
             files(rows, batch)
             self.sums += [row["value"] for row in rows.collect()]
 
-        return deploy(
-            pipeline, given, directory=self.directory, sinks={"sums": take}, layout=layout, intervals=2
-        )
+        return deploy(pipeline, given, directory=self.directory, sinks={"sums": take}, intervals=2)
 
 
 def test_a_job_resumes_from_there_and_skips_what_stops_it(
@@ -221,9 +217,3 @@ def test_a_job_resumes_from_there_and_skips_what_stops_it(
         "checkpoints", "dead-letters", "deployment.json", "progress.json", "skips"
     }  # fmt: skip
     assert len(names) == 5  # one version of each
-
-
-def test_the_staged_layout_refuses_it(session: SparkSession, mounted: str, tmp_path: Path) -> None:
-    job = Job(session, f"{mounted}/job", tmp_path / "in")
-    with pytest.raises(SparkHostError, match="they cannot reach 'viewfs://tests/data/job'"):
-        job.start(Layout.STAGED)

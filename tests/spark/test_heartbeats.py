@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from headrace import MIN_TIME, SECOND, Computation, Context, OptionsError, Pipeline, Record, Timer
-from headrace.spark import Input, Layout, QueryFailedError, SparkHostError, deploy
+from headrace.spark import Input, QueryFailedError, SparkHostError, deploy
 from headrace.spark.jobs.attach import check_followed
 from headrace.spark.jobs.deploy import _check_idle
 from headrace.spark.jobs.heartbeats import Heartbeats, Told, metric_of
@@ -141,9 +141,9 @@ def test_an_input_of_processes_is_refused_where_nobody_follows_them() -> None:
     given, pipeline = Input(None, key="key", timestamp="ts", process="partition"), Pipeline("sums")
     pipeline.injector("topic")
     with pytest.raises(
-        SparkHostError, match=r"'topic' names the column of its process, .*the staged layout.*PIPELINED"
+        SparkHostError, match=r"'topic' names the column of its process, .*your own query.*Use deploy"
     ):
-        check_followed(pipeline, {"topic": given}, "the staged layout")
+        check_followed(pipeline, {"topic": given}, "your own query")
 
 
 def test_what_an_idle_timeout_can_be_given_for() -> None:
@@ -152,11 +152,9 @@ def test_what_an_idle_timeout_can_be_given_for() -> None:
     with pytest.raises(
         OptionsError, match="idle_us='nobody': expected an injector of pipeline 'sums': 'orders'"
     ):
-        _check_idle({"nobody": SECOND}, pipeline, Layout.PIPELINED)
+        _check_idle({"nobody": SECOND}, pipeline)
     with pytest.raises(OptionsError, match=r"idle_us\['orders'\]=0: expected at least 1"):
-        _check_idle({"orders": 0}, pipeline, Layout.PIPELINED)
-    with pytest.raises(SparkHostError, match=r"in the staged layout.*PIPELINED"):
-        _check_idle({"orders": 1}, pipeline, Layout.STAGED)
+        _check_idle({"orders": 0}, pipeline)
 
 
 class Sums(Computation):

@@ -9,9 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace import Computation, Context, Pipeline, Record
-from headrace.spark import Input, Layout, NoSinkWarning, SparkHostError, deploy
+from headrace.spark import Input, NoSinkWarning, SparkHostError, deploy
 from headrace.spark.sinks.job_sinks import Sink, Sinks
-from tests.spark.rig import by_day
 
 pytestmark = pytest.mark.spark
 
@@ -38,9 +37,8 @@ def ignore(_frame: DataFrame, _batch: int) -> None:
     """Takes a micro-batch."""
 
 
-@pytest.mark.parametrize("layout", by_day(Layout.PIPELINED))
 def test_a_computation_comes_with_a_sink_and_takes_it_along_when_it_goes(
-    spark: SparkSession, tmp_path: Path, layout: Layout
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     """The second copy is added without a sink, which is said; it gets one; it is removed; the first copy is always heard."""
     (tmp_path / "in").mkdir()
@@ -61,7 +59,7 @@ def test_a_computation_comes_with_a_sink_and_takes_it_along_when_it_goes(
     frame = spark.readStream.schema("key string, n long, ts long").json(str(tmp_path / "in"))
     given = {"numbers": Input(frame, key="key", timestamp="ts")}
     with deploy(
-        copies("first"), given, directory=tmp_path / "job", layout=layout, intervals=1, sinks={"firsts": sink("firsts")}
+        copies("first"), given, directory=tmp_path / "job", intervals=1, sinks={"firsts": sink("firsts")}
     ) as job:  # fmt: skip
         put(1)
         with pytest.warns(NoSinkWarning, match="no sink is given for 'seconds'") as warned:
@@ -70,7 +68,6 @@ def test_a_computation_comes_with_a_sink_and_takes_it_along_when_it_goes(
                 name="second",
                 inputs=["numbers"],
                 outputs=["seconds"],
-                from_now=layout is Layout.STAGED,
             )
         assert [one.filename for one in warned] == [__file__]
         put(2)
@@ -78,8 +75,9 @@ def test_a_computation_comes_with_a_sink_and_takes_it_along_when_it_goes(
         put(3)
         job.remove("second")
         put(4)
-        job.add(Copy("seconds"), name="third", inputs=["numbers"], outputs=["seconds"], sinks={"seconds": None},
-                from_now=layout is Layout.STAGED)  # fmt: skip
+        job.add(
+            Copy("seconds"), name="third", inputs=["numbers"], outputs=["seconds"], sinks={"seconds": None}
+        )
         put(5)
     assert taken == {"firsts": Counter("12345"), "seconds": Counter("3")}
 
@@ -110,8 +108,8 @@ def test_sinks_go_with_their_streams_and_are_taken_away_by_name() -> None:
     with pytest.raises(
         SparkHostError, match=r"sinks are given for \['seconds'\].*to remove a sink in a change, give sinks="
     ):
-        before.changed(consumed, {}).check(consumed, consumed.output_streams)
+        before.changed(consumed, {}).check(consumed)
     taken_away = before.changed(consumed, {"seconds": None, "thirds": ignore})
     assert taken_away == Sinks({"firsts": ignore, "thirds": ignore}, ignore)
     with pytest.raises(SparkHostError, match=r"sinks are given for \['strange'\]"):
-        before.changed(copies("first"), {"strange": None}).check(copies("first"), ["firsts"])
+        before.changed(copies("first"), {"strange": None}).check(copies("first"))

@@ -1,4 +1,4 @@
-"""Jobs on Spark: an injector that has ended, and all that a staged job can be asked for, in one job."""
+"""Jobs on Spark: an injector that has ended, and wall timers, dead letters and a History in one job."""
 
 import json
 import sqlite3
@@ -8,24 +8,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace import SECOND, Computation, Context, DeadLetter, KeyExtractorError, Pipeline, Record, Timer
+from headrace import SECOND, Computation, Context, DeadLetter, Pipeline, Record, Timer
 from headrace.spark import (
     DatabaseSink,
     Deployment,
     Generated,
     Input,
-    Layout,
     NewRecord,
     deploy,
     history_of,
     injected,
 )
-from headrace.spark.hosting.history_sample import FULL
-from headrace.spark.jobs.attach import Sources
-from headrace.spark.jobs.stages import computation_plan
 from headrace_properties.checkers import judge
 from headrace_properties.verdict import Holds, Violated
-from tests.spark.rig import by_day
 
 pytestmark = pytest.mark.spark
 
@@ -74,10 +69,9 @@ def letters(_process: int, offset: int) -> list[NewRecord]:
     return [NewRecord("anna", None, number * SECOND) for number in range(1 + offset, 4)]
 
 
-@pytest.mark.parametrize("layout", by_day(Layout.PIPELINED))
 @pytest.mark.nightly
 def test_an_injector_that_has_ended_holds_nothing_back_after_a_restart(
-    spark: SparkSession, tmp_path: Path, layout: Layout
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     """The letters end at second 3. The job is stopped, and started again; calls go on, and their seconds are counted."""
     pipeline, counts = two_sources(), set[str]()
@@ -92,7 +86,7 @@ def test_an_injector_that_has_ended_holds_nothing_back_after_a_restart(
             "calls": Input(calls.stream(), key="key", timestamp="ts"),
         }
         place = tmp_path / "job"
-        return deploy(pipeline, inputs, directory=place, sinks={"counts": take}, layout=layout, intervals=2)
+        return deploy(pipeline, inputs, directory=place, sinks={"counts": take}, intervals=2)
 
     with start() as job:
         calls.put({"key": "anna", "ts": 3 * SECOND + 1})
@@ -106,7 +100,7 @@ def test_an_injector_that_has_ended_holds_nothing_back_after_a_restart(
     assert counts == {"[1,1]", "[2,1]", "[3,2]", "[5,1]"}
 
 
-# All that a staged job can be asked for
+# Wall timers, dead letters and a History
 
 
 class Batches(Computation):
@@ -151,7 +145,7 @@ def post_office() -> Pipeline:
 
 
 class Office:
-    """A staged job, with a table for its outputs, lists for its dead letters, and the History of each query."""
+    """A job with a table for its outputs, lists for its dead letters, and a History."""
 
     STREAMS = ("unreadable", "torn")
 
@@ -161,11 +155,11 @@ class Office:
         )
         self.database = place / "out.sqlite"
         self.letters: dict[str, list[dict[str, object]]] = {stream: [] for stream in self.STREAMS}
-        self.events: dict[str, list[bytes]] = {}
+        self.events: list[bytes] = []
         mail = Input(self.landing.stream(), key="key", timestamp="ts", record_id="id")
         table = DatabaseSink(str(self.database), "delivered", pipeline=post_office())
         self.job = deploy(
-            post_office(), {"mail": mail}, directory=place / "job", layout=Layout.STAGED, intervals=2, clock_us=SECOND // 5,
+            post_office(), {"mail": mail}, directory=place / "job", intervals=2, clock_us=SECOND // 5,
             sinks={"delivered": table, **{stream: self._sink(stream) for stream in self.STREAMS}}, history=self._take_history,
         )  # fmt: skip
 
@@ -176,8 +170,7 @@ class Office:
         return take
 
     def _take_history(self, frame: DataFrame, _batch: int) -> None:
-        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        self.events.setdefault(query, []).extend(bytes(row["value"]) for row in frame.collect())
+        self.events.extend(bytes(row["value"]) for row in frame.collect())
 
     def delivered(self) -> list[dict[str, object]]:
         with sqlite3.connect(self.database) as connection:
@@ -196,13 +189,6 @@ class Office:
             return self.delivered()
         except sqlite3.OperationalError:  # there is no table before the first batch
             return []
-
-    def history(self, computation: str) -> tuple[Pipeline, list[bytes]]:
-        """Of a computation's stage: the pipeline that it sees, and events."""
-        running = next(query for query in self.job._host.queries() if query.name.endswith(f": {computation}"))
-        sources = Sources(frozenset({"mail"}), frozenset(), {})
-        plan = computation_plan(post_office(), computation, sources, intervals=2, clock=True, history=FULL)
-        return plan.pipeline, self.events[str(running.query.id)]
 
 
 @pytest.fixture(scope="module")
@@ -225,12 +211,12 @@ def _letter(number: int, to: str | None, text: str, second: int) -> dict[str, ob
 
 
 @pytest.mark.nightly
-def test_wall_timers_fire_in_a_staged_job_and_what_they_held_back_is_on_time(office: Office) -> None:
+def test_wall_timers_fire_and_what_they_held_back_is_on_time(office: Office) -> None:
     assert office.delivered() == [{"text": text, "late": text == "d"} for text in "acd"]
 
 
 @pytest.mark.nightly
-def test_dead_letters_of_injectors_and_of_computations_come_out_of_a_staged_job(office: Office) -> None:
+def test_dead_letters_of_injectors_and_of_computations_come_out_of_a_job(office: Office) -> None:
     (unreadable,), (torn,) = office.letters["unreadable"], office.letters["torn"]
     assert unreadable["injector"] == "mail"
     assert "batches" in str(unreadable["error"])
@@ -238,45 +224,8 @@ def test_dead_letters_of_injectors_and_of_computations_come_out_of_a_staged_job(
     assert "it is torn" in str(torn["error"])
 
 
-@pytest.mark.parametrize("computation", ["batches", "lates"])
 @pytest.mark.nightly
-def test_the_history_of_a_staged_job_is_one_that_the_checkers_accept(
-    office: Office, computation: str
-) -> None:
-    seen, events = office.history(computation)
-    verdicts = judge(history_of(seen, events), [seen])
+def test_the_history_is_one_that_the_checkers_accept(office: Office) -> None:
+    verdicts = judge(history_of(post_office(), office.events), [post_office()])
     assert {name: one for name, one in verdicts.items() if isinstance(one, Violated)} == {}
     assert isinstance(verdicts["S2"], Holds)
-
-
-# A consumer whose key extractor fails
-
-
-class Reader(Computation):
-    """Hands on letters."""
-
-    def __init__(self, output: str) -> None:
-        self._output = output
-
-    def process_record(self, context: Context, record: Record) -> None:
-        context.produce(self._output, record.value)
-
-
-def test_a_key_extractor_that_fails_stops_its_consumers_query_alone_and_says_why(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    pipeline = Pipeline("keys")
-    pipeline.injector("mail")
-    pipeline.add(Reader("read"), name="reader", inputs=["mail"], outputs=["read"])
-    pipeline.add(Reader("sorted"), name="sorter", inputs={"read": city}, outputs=["sorted"])
-    landing = Landing(spark, tmp_path / "in", "key string, city string, ts long")
-    given = {"mail": Input(landing.stream(), key="key", timestamp="ts")}
-    with deploy(
-        pipeline, given, directory=tmp_path / "job", sinks={"sorted": None}, layout=Layout.STAGED, intervals=1
-    ) as job:
-        landing.put({"key": "anna", "city": None, "ts": SECOND})
-        with pytest.raises(KeyExtractorError, match=r"'sorter'.*'read'.*returned None") as caught:
-            job.await_idle()
-        assert [error.args for error in job.errors] == [caught.value.args]
-        active = [running.is_active for running in job._host.queries()]
-        assert active == [True, True, False]

@@ -45,9 +45,9 @@ def test_a_directory_keeps_the_names_and_the_operators_that_it_was_begun_with(
 ) -> None:
     """A directory of an earlier version has no partitions in its shape. Spark resumes it only with pandas frames."""
     pipeline = mail()
-    before = Shape("pipelined", pipeline.name, 4, ["mail"], [["sorter"], ["counter"]], partitions=partitions)
+    before = Shape(pipeline.name, 4, ["mail"], [["sorter"], ["counter"]], partitions=partitions)
     none: Any = None
-    settings = Settings(none, Path(), Sinks({}), 4, None, None, 1, None).placed(before)
+    settings = Settings(none, Path(), Sinks({}), 4, None, None).placed(before)
     plan = JobPlan(pipeline, intervals=4, partitions=settings.partitions)
     assert plan.rows is rows
     assert plan.groups["counter"] == placed_groups("counter", 4, partitions)

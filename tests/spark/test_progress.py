@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import MAX_TIME, MIN_TIME, MINUTE, SECOND, ComputationProgress
+from headrace import MIN_TIME, MINUTE, SECOND, ComputationProgress
 from headrace.dataflow import FixedWindows, TimestampCombiner, read
 from headrace.spark.hosting import chunks as _chunks
 from headrace.spark.hosting.history_export import history_of
@@ -21,7 +21,6 @@ from headrace_properties.reference import run_reference
 from headrace_sim import FeedBuilder
 from tests.sim.rig import letters, mail
 from tests.spark.microbatches import Query, Store, query, run_in_batches
-from tests.spark.stages import Stages
 
 
 def progress_of(running: Query) -> dict[str, ComputationProgress]:
@@ -150,20 +149,6 @@ def test_a_hot_key_is_named_with_its_part_of_the_latest_records() -> None:
         running.batch()
     running.batch(entries[1_401:])
     assert {progress.hot_key for progress in progress_of(running).values()} == {None}
-
-
-def test_stages_tell_the_same_counts(tmp_path: Path) -> None:
-    pipeline = mail()
-    stages, feed = Stages(pipeline, tmp_path), letters(pipeline)
-    stages.inject(feed.entries)
-    stages.settle()
-    staged = stages.board.progress(pipeline)
-    pipelined = progress_of(run_in_batches(pipeline, feed, [7])).values()
-    for one, other in zip(staged, pipelined, strict=True):
-        assert (one.name, one.records, one.outputs, one.timers) == (
-            other.name, other.records, other.outputs, other.timers,
-        )  # fmt: skip
-        assert (one.low_watermark, one.lag_us) == (MAX_TIME, 0)
 
 
 def test_a_board_takes_the_later_word_and_keeps_it(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """A sampled History: the checkers raise no false alarm, and find what is broken at a key that is in it."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -30,7 +29,6 @@ from headrace_properties.checkers import judge
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from tests.sim.rig import letters, mail
 from tests.spark.microbatches import Query, query, run_in_batches
-from tests.spark.stages import Stages
 from tests.spark.test_interval_task import held_pipeline, run_with_a_clock
 
 HALF = Sample(1 / 2)
@@ -107,21 +105,6 @@ def test_what_is_said_of_each_row_is_confirmed_and_what_is_said_of_all_work_is_n
     assert found["S10"] == Unknown(
         "the History has 0.5 of the keys, and work that is pending may be of the others"
     )
-
-
-@pytest.mark.parametrize("size", [1, 17])
-def test_a_sample_of_a_stage_raises_no_alarm(tmp_path: Path, size: int) -> None:
-    pipeline = mail(processes=2)
-    stages, entries = Stages(pipeline, tmp_path, history=HALF), list(letters(pipeline).entries)
-    while entries:
-        stages.inject(entries[:size])
-        entries = entries[size:]
-        stages.settle()
-    for name in pipeline.computations:
-        seen, events = stages.told(name)
-        found = judge(history_of(seen, events), [seen])
-        assert not broken(found)
-        assert isinstance(found["S1"], Holds)
 
 
 # What is broken at a key that is in the sample

@@ -22,7 +22,7 @@ from headrace.spark.hosting.waiting import RECORDS_IN_CHUNK, WaitingRoom
 from headrace.spark.jobs.attach import check_followed
 from headrace.spark.jobs.driven_clock import DrivenClock
 from headrace.spark.jobs.job import Shape
-from headrace.spark.jobs.pipelined import _check_levels
+from headrace.spark.jobs.migration import needs_migration
 from headrace.spark.jobs.recorded_input import Landing, landed
 from headrace.spark.sources.wall_clock import Looks
 from headrace_properties.checkers import judge
@@ -165,15 +165,14 @@ def test_what_waits_holds_the_watermark_and_wakes_its_interval() -> None:
 
 
 def test_a_limit_is_refused_where_nobody_knows_the_slowest() -> None:
-    with pytest.raises(SparkHostError, match=r"'mail' has a skew limit, but in the staged layout.*PIPELINED"):
-        check_followed(ahead()[0], {}, "the staged layout")
+    with pytest.raises(SparkHostError, match=r"'mail' has a skew limit, but in your own query"):
+        check_followed(ahead()[0], {}, "your own query")
 
 
-def test_a_job_does_not_get_a_limit_later() -> None:
+def test_a_job_that_gets_a_limit_later_needs_a_clock_and_so_a_new_checkpoint() -> None:
     own: list[list[str]] = [[], ["clock"]]
-    shapes = [Shape("pipelined", "mail", 1, ["mail"], [["count"]], own_sources=sources) for sources in own]
-    with pytest.raises(SparkHostError, match=r"had the sources \[\], and would now have \['clock'\]"):
-        _check_levels(*shapes)
+    shapes = [Shape("mail", 1, ["mail"], [["count"]], own_sources=sources) for sources in own]
+    assert needs_migration(*shapes)
 
 
 @pytest.mark.nightly

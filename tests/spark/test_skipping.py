@@ -16,14 +16,12 @@ from headrace.spark import (
     Deployment,
     Input,
     JobStoppedError,
-    Layout,
     SparkHostError,
     deploy,
     skip_record,
 )
 from headrace.spark.jobs.job import Shape, write_shape
 from headrace_cli.main import app
-from tests.spark.rig import by_day
 
 pytestmark = pytest.mark.spark
 
@@ -44,8 +42,8 @@ def sums() -> Pipeline:
 
 
 class Job:
-    def __init__(self, session: SparkSession, place: Path, layout: Layout) -> None:
-        self.session, self.place, self.layout = session, place, layout
+    def __init__(self, session: SparkSession, place: Path) -> None:
+        self.session, self.place = session, place
         self.directory = place / "a job"
         (place / "in").mkdir()
 
@@ -55,7 +53,7 @@ class Job:
         sink = DatabaseSink(str(self.place / "out.sqlite"), "sums", pipeline=sums())
         return deploy(
             sums(), {"numbers": Input(frame, key="key", timestamp="ts", record_id="id")}, directory=self.directory,
-            layout=self.layout, intervals=1, sinks={"sums": sink},
+            intervals=1, sinks={"sums": sink},
         )  # fmt: skip
 
     def put(self, *numbers: tuple[int, str]) -> None:
@@ -78,8 +76,7 @@ class Job:
 
     def forget_last_commit(self) -> None:
         """As a driver does that dies between its sinks and Spark's log of commits."""
-        name = "pipeline" if self.layout is Layout.PIPELINED else "adder"
-        commits = self.directory / "checkpoints" / name / "commits"
+        commits = self.directory / "checkpoints/pipeline/commits"
         last = max(
             (path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name)
         )
@@ -94,12 +91,11 @@ class Job:
             return sorted(int(row[0]) for row in connection.execute("SELECT value FROM sums"))
 
 
-@pytest.mark.parametrize("layout", by_day(Layout.PIPELINED))
 def test_a_record_that_stops_a_job_is_skipped_and_is_in_the_dead_letters_once(
-    spark: SparkSession, tmp_path: Path, layout: Layout
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     """Record 2 stops the job, also when it is started again; it is skipped. A crash does its batch again. Record 5 stops it."""
-    job = Job(spark, tmp_path, layout)
+    job = Job(spark, tmp_path)
     job.put((1, "1"), (2, "two"), (4, "4"))
     job.stop_on_record()
     error = job.stop_on_record()
@@ -126,7 +122,7 @@ def test_a_record_that_stops_a_job_is_skipped_and_is_in_the_dead_letters_once(
 def test_a_skip_is_refused_where_it_could_have_no_effect(tmp_path: Path) -> None:
     with pytest.raises(SparkHostError, match="no job was deployed in the directory"):
         skip_record(tmp_path, "adder", "numbers:2")
-    shape = Shape("staged", "sums", 2, ["numbers"], [["adder"]])
+    shape = Shape("sums", 2, ["numbers"], [["adder"]])
     write_shape(tmp_path, shape, sums())
     with pytest.raises(SparkHostError, match=r"has no computation 'addr'\. Its computations are: 'adder'"):
         skip_record(tmp_path, "addr", "numbers:2")

@@ -15,7 +15,6 @@ from headrace.spark import (
     Deployment,
     Input,
     JobState,
-    Layout,
     SparkHostError,
     deploy,
 )
@@ -87,20 +86,18 @@ class Job:
         )
         self.directory = place / "a job"
 
-    def deploy(self, layout: Layout) -> Deployment:
+    def deploy(self) -> Deployment:
         doors = Input(self._frame, key="key", timestamp="ts", record_id="id", delay_us=MINUTE)
-        return deploy(
-            visits(), {"doors": doors}, directory=self.directory, sinks={}, layout=layout, intervals=4
-        )
+        return deploy(visits(), {"doors": doors}, directory=self.directory, sinks={}, intervals=4)
 
 
 def test_rows_timers_and_holds_of_a_running_job_are_read_and_nothing_is_written(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = Job(spark, tmp_path)
-    with job.deploy(Layout.PIPELINED) as running:
+    with job.deploy() as running:
         running.await_idle()
-        (query,) = running._host.queries()
+        query = running._query.running
         assert [one["numShufflePartitions"] for one in query.query.lastProgress["stateOperators"]] == [2, 2]
         before = files_of(job.directory)
         document = json.loads(told(spark, monkeypatch, job.directory, "visits", "--json").stdout)
@@ -124,24 +121,19 @@ def test_rows_timers_and_holds_of_a_running_job_are_read_and_nothing_is_written(
 
 
 @pytest.mark.nightly
-def test_state_of_the_staged_layout_is_read_and_a_damaged_file_is_named(
+def test_a_damaged_file_of_the_state_is_named(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The consumer's log is taken back by hand, as if it had not yet taken the only micro-batch of its sender."""
     job = Job(spark, tmp_path)
-    with job.deploy(Layout.STAGED) as running:
+    with job.deploy() as running:
         running.await_idle()
     state = JobState(spark, job.directory)
     row = state.row("total", "anna")
     assert row is not None
     assert row.state == b"2"
-    assert state.computation("visits").waiting == {"total": 0}
-    for entry in (job.directory / "logs" / "total" / "entries").iterdir():
-        entry.unlink()
     printed = told(spark, monkeypatch, job.directory).stdout
-    assert re.search(r"visits +\d+ +4 +2 +2 +\d+ bytes +-57\.000000s", printed)
-    assert "visits: total has yet to take 3 checkpointed records" in printed
-    stored = job.directory / "checkpoints" / "total" / "state"
+    assert re.search(r"visits +0 +2 +2 +2 +\d+ bytes +3\.000000s", printed), printed
+    stored = job.directory / "checkpoints" / "pipeline" / "state"
     changelogs, snapshots = stored.rglob("*.changelog"), stored.rglob("*.zip")  # the latter on a slow machine
     for file in [*changelogs, *snapshots]:
         file.unlink()

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 from headrace import Computation, Pipeline
-from headrace.spark import Input, Layout, deploy, session
+from headrace.spark import Input, deploy, session
 
 
 class Broken(Computation):
@@ -36,29 +36,29 @@ def explode(frame, batch):
     frame.selectExpr("raise_error('Spark itself fails')").collect()
 
 
-def run(place, spark, fails, layout):
+def run(place, spark, fails, name):
     pipeline = Pipeline("failing")
     pipeline.injector("mail")
     pipeline.add(Broken() if fails == "user" else Copy(), name="code", inputs=["mail"], outputs=["out"])
     frame = spark.readStream.schema("key string, ts long").json(str(place / "in"))
     given = {"mail": Input(frame, key="key", timestamp="ts")}
     with deploy(
-        pipeline, given, directory=place / f"{fails} {layout.name}", sinks={"out": explode}, layout=layout, intervals=1
+        pipeline, given, directory=place / name, sinks={"out": explode}, intervals=1
     ) as job:
         job.await_idle()
 
 
 with session("local[2]") as spark:
-    for fails, layout in (("spark", Layout.PIPELINED), ("user", Layout.PIPELINED)):
+    for fails in ("spark", "user"):
         try:
-            run(Path(sys.argv[1]), spark, fails, layout)
+            run(Path(sys.argv[1]), spark, fails, fails)
         except Exception:
             sys.excepthook(*sys.exc_info())
         print(sys.argv[2], file=sys.stderr)
     logger = "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer"
     reset = spark._jvm.java.net.SocketException("Connection reset")  # what it reads when its worker ends in the midst of a call
     spark._jvm.org.apache.logging.log4j.LogManager.getLogger(logger).error("Error reading message: Connection reset", reset)
-    run(Path(sys.argv[1]), spark, "user", Layout.STAGED)
+    run(Path(sys.argv[1]), spark, "user", "last")
 '''
 
 
@@ -81,7 +81,7 @@ def test_an_error_of_user_code_is_shown_with_its_own_traceback_and_no_frames_of_
     assert "[USER_RAISED_EXCEPTION] Spark itself fails" in of_spark
     assert "\tat org.apache.spark" in of_spark
 
-    assert len(of_user) == 2  # in both layouts
+    assert len(of_user) == 2  # caught, and uncaught
     for told in of_user:
         assert told.count("terminated with error") == 1
         assert told.rstrip().endswith("ValueError: a mistake of one's own")

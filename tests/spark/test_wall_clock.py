@@ -9,12 +9,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace import SECOND, Computation, Context, OptionsError, Pipeline, Record, Timer
-from headrace.spark import Input, Layout, deploy
+from headrace.spark import Input, deploy
 from headrace.spark.jobs.driven_clock import DrivenClock
 from headrace.spark.sources.wall_clock import Clock, ClockReader
 from headrace_sim import FeedBuilder
 from tests.spark.microbatches import Query, query
-from tests.spark.rig import by_day
 
 NO_LIMIT = ClockReader(Clock(1)).getDefaultReadLimit()
 
@@ -139,9 +138,8 @@ def waking() -> Pipeline:
 
 @pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.parametrize("layout", by_day(Layout.PIPELINED))
 def test_waiting_for_a_job_ends_although_its_clock_always_has_news(
-    spark: SparkSession, tmp_path: Path, layout: Layout
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     letters, values = tmp_path / "letters", dict[str, list[object]]()
     letters.mkdir()
@@ -156,7 +154,7 @@ def test_waiting_for_a_job_ends_although_its_clock_always_has_news(
     stream = spark.readStream.schema("key string, ts long").json(str(letters))
     given = {"mail": Input(stream, key="key", timestamp="ts", value="ts")}
     with deploy(
-        waking(), given, directory=tmp_path / "job", sinks={name: sink(name) for name in ("seen", "woken")}, layout=layout,
+        waking(), given, directory=tmp_path / "job", sinks={name: sink(name) for name in ("seen", "woken")},
         intervals=1, clock_us=SECOND // 20,
     ) as job:  # fmt: skip
         for number in range(2):

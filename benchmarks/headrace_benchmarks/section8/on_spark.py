@@ -13,8 +13,7 @@ KEYS, RECORDS, TRIES, STOPS = 10_000, 500_000, 20, 5
 THROUGHPUT, LATENCY, RECOVERY = "records/s", "latency, ms", "recovery, ms"
 _THREADS = "local[2]"
 JOBS = (
-    "headrace, pipelined",
-    "headrace, staged",
+    "headrace",
     "transformWithState by hand",
     "groupBy().count()",
 )
@@ -51,8 +50,7 @@ EXPERIMENT = Experiment(
     f" the throughput of one micro-batch of {RECORDS:,} records. Latency is the time from a single record's file to its count at"
     f" the sink, median of {TRIES}. Recovery is the time from the restart of a stopped job, with a record waiting, to that"
     f" record's count, median of {STOPS}; Spark itself is already running. Headrace and the hand-written `transformWithState`"
-    " output a count for each record; Spark's own aggregation cannot, and outputs one for each key of a micro-batch. In the"
-    " staged layout, a record passes through two micro-batches, the injector's and the computation's.",
+    " output a count for each record; Spark's own aggregation cannot, and outputs one for each key of a micro-batch.",
     wall=True,
     wide=True,
     needs="pyspark",

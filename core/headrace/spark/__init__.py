@@ -61,7 +61,7 @@ if is_new_enough(pyspark.__version__):
         StorageError,
     )
     from headrace.spark.jobs.attach import Input, attach
-    from headrace.spark.jobs.deploy import Deployment, Layout, deploy
+    from headrace.spark.jobs.deploy import Deployment, deploy
     from headrace.spark.jobs.recorded import RecordedRun, run_recorded
     from headrace.spark.jobs.skipping import skip_record
     from headrace.spark.jobs.state import ComputationState, IntervalState, JobState, RowState, TimerState
@@ -109,7 +109,6 @@ __all__ = [
     "JobState",
     "JobStoppedError",
     "JsonLines",
-    "Layout",
     "LogError",
     "MissingPackageError",
     "NewRecord",

@@ -17,10 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from headrace import Computation, Context, HeadraceError, Pipeline, Record
-from headrace.spark.jobs import pipelined, resharding, staged
-from headrace.spark.jobs.deploy import Layout, deploy
+from headrace.spark.jobs import migration, query
+from headrace.spark.jobs.deploy import deploy
+from headrace.spark.jobs.job import Shape, read_shape, seal, write_shape
 from headrace.spark.jobs.recorded_input import landed
 from headrace.spark.jobs.state import JobState
+from headrace.spark.runtime.hadoop import Place
 from headrace.spark.runtime.session import session
 from headrace.spark.sinks.database_sink import DatabaseSink
 from headrace.spark.sinks.file_sink import FileSink, committed_files
@@ -94,11 +96,9 @@ class _Job:
     def __init__(self, spark: SparkSession, job: ChaosJob) -> None:
         self._spark, self._job = spark, job
         _hold_before_shape(job.control)
-        for writer in (
-            pipelined.OutputWriter,
-            staged.LogWriter,
-        ):  # they are called also if no stream has a row
-            writer.__call__ = _held_after(writer.__call__, job.control)  # type: ignore[method-assign]
+        # It is called also if no stream has a row.
+        write = _held_after(query.OutputWriter.__call__, job.control)
+        query.OutputWriter.__call__ = write  # type: ignore[method-assign]
         pipeline = _pipeline(job)
         sinks = {stream: _of_stream(stream, _sink(job, stream, spark)) for stream in pipeline.output_streams}
         self._deployment = deploy(
@@ -108,7 +108,6 @@ class _Job:
             sinks=sinks,
             intervals=job.intervals,
             splits=job.splits,
-            layout=Layout(job.layout),
         )
 
     def settle(self) -> None:
@@ -143,14 +142,28 @@ def _held_after(write: Callable[..., None], control: Path) -> Callable[..., None
 
 def _hold_before_shape(control: Path) -> None:
     """Let a change of a job be held after all that it needs is written, and before its shape makes that count."""
-    for module in (pipelined, resharding, staged):
-        write_shape = module.write_shape
 
-        def held(*args: Any, write_shape: Callable[..., None] = write_shape) -> None:
+    def held_seal(*args: Any) -> None:
+        pass_moment(control, BatchMoment.CHANGING)
+        seal(*args)
+
+    def held_write(directory: Place, shape: Shape, pipeline: Pipeline) -> None:
+        before = read_shape(directory)
+        if before is not None and before.stages != shape.stages:
             pass_moment(control, BatchMoment.CHANGING)
-            write_shape(*args)
+        write_shape(directory, shape, pipeline)
 
-        module.write_shape = held  # type: ignore[attr-defined]
+    migration.seal, query.write_shape = held_seal, held_write  # type: ignore[assignment, attr-defined]
+
+
+class _Relay(Computation):
+    """Passes records on."""
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.produce(self._output, record.value)
 
 
 class _Addition(Computation):
@@ -178,8 +191,13 @@ def _pipeline(job: ChaosJob) -> Pipeline:
     if not job.additions:
         return found
     changed = found.copy()
-    stream = next(iter(found.injectors.values())).outputs[0]
     for number in range(job.additions):
+        stream = next(iter(found.injectors.values())).outputs[0]
+        # Every other one is on a level behind all others, so that the state moves to a new checkpoint.
+        for place in range(len(changed.computations) if number % 2 else 0):
+            relayed = f"{ADDED}{number}.{place}"
+            changed.add(_Relay(relayed), name=relayed, inputs=[stream], outputs=[relayed])
+            stream = relayed
         changed.add(_Addition(), name=f"{ADDED}{number}", inputs=[stream])
     return changed
 

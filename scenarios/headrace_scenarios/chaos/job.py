@@ -29,14 +29,7 @@ class BatchMoment(enum.StrEnum):
     WRITTEN = "written"
     """The sink has the batch, but Spark's commit log does not."""
     CHANGING = "changing"
-    """No batch: all that a change of the job needs is written, and its new shape is not."""
-
-
-class JobLayout(enum.StrEnum):
-    """How `headrace.spark.deploy` runs the pipeline."""
-
-    PIPELINED = "pipelined"
-    STAGED = "staged"
+    """No batch: all that a change of the job needs is written, and what makes it count is not."""
 
 
 class ChaosJob(msgspec.Struct, frozen=True):
@@ -48,7 +41,6 @@ class ChaosJob(msgspec.Struct, frozen=True):
         master: Spark's master.
         intervals: number of key intervals of each computation.
         splits: by computation, the intervals that are split.
-        layout: how it runs.
         additions: number of computations that were added to the pipeline.
         store: URI of the object store with the checkpoint, the job's files and its outputs; empty: they are in ``directory``.
         fencing: whether the sink is a `DatabaseSink`, or a `FileSink` in the store; otherwise any driver can append rows.
@@ -61,7 +53,6 @@ class ChaosJob(msgspec.Struct, frozen=True):
     intervals: int = 2
     fencing: bool = True
     config: dict[str, str] = {}
-    layout: JobLayout = JobLayout.PIPELINED
     additions: int = 0
     store: str = ""
     splits: dict[str, tuple[int, ...]] = {}

@@ -31,7 +31,6 @@ from headrace_scenarios.chaos.job import (
     BatchMoment,
     ChaosJob,
     Ended,
-    JobLayout,
     held,
     hold,
     release,
@@ -89,7 +88,6 @@ class ChaosOptions:
             (``checkpointFormatVersion`` 2); without it, the last write wins.
         intervals: number of key intervals of each computation.
         patience_s: maximum wait for any single step, seconds of wall time.
-        layout: how the pipeline runs.
         object_store: keep the checkpoint, the job's own files and its outputs in an `ObjectStore`.
     """
 
@@ -98,7 +96,6 @@ class ChaosOptions:
     state_ids: bool = True
     intervals: int = 2
     patience_s: float = 300.0
-    layout: JobLayout = JobLayout.PIPELINED
     object_store: bool = False
 
 
@@ -201,7 +198,7 @@ class _Run:
         self._store = ObjectStore(_STEP_S) if options.object_store else None
         self.job = ChaosJob(
             target, str(directory.absolute()), options.master, options.intervals,
-            options.fencing, _config(options), options.layout,
+            options.fencing, _config(options),
             store="" if self._store is None else self._store.uri,
         )  # fmt: skip
         self.drivers: list[Driver] = []

@@ -113,7 +113,7 @@ class Header(msgspec.Struct, array_like=True):
         waiting: by the number of their chunk, the records that wait for it (8.4).
         told_to: the computations that know of ``held``.
         followers: the computations that know of its pending timestamps.
-        generation: how often the job's keys had been divided anew into intervals when this one took its rows.
+        generation: unused; earlier versions have stored it.
     """
 
     sequencer: int = 0

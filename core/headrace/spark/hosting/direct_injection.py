@@ -75,10 +75,10 @@ def has_lane(plan: JobPlan, injector: str, stream: str) -> bool:
     """Return whether a stream of an injector has a fast path.
 
     It has none if it is not the injector's, or goes to several consumers or outside, or if each record must be recorded in the
-    History, written to a log, or may have to wait.
+    History, or may have to wait.
     """
     pipeline = plan.pipeline
-    if plan.history or plan.staged or injector in plan.limits:
+    if plan.history or injector in plan.limits:
         return False
     if stream not in pipeline.injectors[injector].all_outputs:
         return False

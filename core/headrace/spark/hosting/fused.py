@@ -17,10 +17,10 @@ import msgspec
 import pyarrow as pa
 
 from headrace.api.time import MILLISECOND
+from headrace.spark.hosting.images import install
 from headrace.spark.hosting.interval_task import run_interval
 from headrace.spark.hosting.layout import JobPlan, MicroBatch
 from headrace.spark.hosting.parcels import Parcel, Post, record_batch
-from headrace.spark.hosting.resharding import retire
 
 HEADERS = ""
 """In place of a group: the value of the state that holds all headers."""
@@ -63,12 +63,18 @@ class Headers(msgspec.Struct, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_headers = msgspec.msgpack.Decoder(Headers).decode
+_decode_images = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 _decode_bundle = msgspec.msgpack.Decoder(list[tuple[str, Parcel]]).decode
 
 
 def bundle_rows(post: Post) -> pa.RecordBatch:
     """Return what was posted as one row for the operator, whatever its groups."""
     return record_batch([_EVERYTHING], [_encode(list(post.parcels.items()))])
+
+
+def bundled_images(images: Mapping[str, bytes]) -> tuple[str, bytes]:
+    """Return the images of intervals, by group, as one row for the operator."""
+    return _EVERYTHING, _encode(images)
 
 
 def unbundled(bundles: Iterable[bytes]) -> dict[str, list[Parcel]]:
@@ -91,7 +97,6 @@ class FusedTask:
     def __init__(self, plan: JobPlan, state: FusedState) -> None:
         self._plan, self._state = plan, state
         self._groups = [group for level in plan.levels for name in level for group in plan.groups[name]]
-        self._retired = {group for groups in plan.retired.values() for group in groups}
         data = state.value(HEADERS, 0)
         self._headers = Headers() if data is None else decode_headers(data)
         self._begun: set[str] = set()
@@ -112,11 +117,6 @@ class FusedTask:
         """
         plan, waiting, outside = self._plan, dict(parcels), Post()
         changed = _is_past(self._headers.timer_ms, batch)
-        for group in self._retired & waiting.keys():
-            assert plan.reshard is not None, "only a resharded job has old intervals"
-            del waiting[group]  # its parcels only wake it
-            retire(plan.reshard, group, self._interval(group))
-            changed = True
         for group in self._groups:
             found = waiting.pop(group, [])
             if found or _is_past(self._headers.timers_ms.get(group), batch):
@@ -131,6 +131,12 @@ class FusedTask:
         if changed:
             self._write_headers()
         return outside
+
+    def take(self, images: bytes) -> None:
+        """Take the images of all intervals, from `bundled_images`."""
+        for group, image in _decode_images(images).items():
+            install(image, self._interval(group))
+        self._write_headers()
 
     def _interval(self, group: str) -> "_Interval":
         return _Interval(self._state, self._headers, self._begun, group)

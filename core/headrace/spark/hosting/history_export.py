@@ -23,6 +23,7 @@ import msgspec
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import OUTSIDE
 from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.delivery.routing import OUTSIDE_ADDRESS
 from headrace.history import (
     Acked,
     AckSent,
@@ -153,11 +154,15 @@ def exported_injections(
 ) -> bytes:
     """Encode what reading a partition of the sources adds to the History."""
     assert plan.history is not None, "a History was asked for"
-    placed: list[Event] = [
-        msgspec.structs.replace(event, productions=productions)
-        for event in events
-        if (productions := _productions(plan, plan.history, event.productions))
-    ]
+    placed: list[Event] = []
+    for event in events:
+        productions = _productions(plan, plan.history, event.productions)
+        if productions:
+            placed.append(msgspec.structs.replace(event, productions=productions))
+        for production in productions:
+            if production.consumer == OUTSIDE:  # it counts when the batch is committed
+                placed.append(Output(at_us, OUTSIDE_ADDRESS, production))
+                placed.append(Acked(at_us, event.process, production.record_id, OUTSIDE))
     advanced, fraction = False, plan.history.fraction
     return _encode(Entry(number, -1, advanced, partition, at_us, MIN_TIME, MAX_TIME, placed, fraction))
 

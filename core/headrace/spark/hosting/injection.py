@@ -26,7 +26,6 @@ from headrace.spark.hosting.fused import bundle_rows
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.parcels import Batches, Post, parcel_rows
-from headrace.spark.hosting.resharding import TAKEN, to_wake
 from headrace.spark.runtime.failures import noted
 from headrace.spark.runtime.garbage_collection import collector_paused
 from headrace.spark.sources.files import open_uri
@@ -55,13 +54,13 @@ def inject(plan: JobPlan, kept_ids_us: dict[str, int], batches: Batches) -> Batc
         batches: the rows of a task's partition.
     """
     task = TaskContext.get()
-    number = int(task.getLocalProperty("streaming.sql.batchId") or 0)
+    number = plan.batches_before + int(task.getLocalProperty("streaming.sql.batchId") or 0)
     mapping = Injection(plan, kept_ids_us, number, task.partitionId())
-    taken = task.getLocalProperty(TAKEN) is not None
-    if task.partitionId() == 0 and (woken := to_wake(plan, number, taken=taken)):
+    if task.partitionId() == 0 and number <= plan.wake_until:
         post = Post()
-        for group in woken:
-            post.to(group)
+        for name in plan.pipeline.computations:
+            for group in plan.groups[name]:
+                post.to(group)
         yield _rows(plan, post)
     for batch in batches:
         with noted(), collector_paused():
@@ -148,7 +147,7 @@ class Injection:
 
     def _pass_horizon(self, post: Post, injector: str, horizon: int | None) -> None:
         if horizon is not None:
-            for group in self._plan.groups[OUTSIDE] if self._plan.staged else self._keeping_ids:
+            for group in self._keeping_ids:
                 post.to(group).horizons.append((injector, horizon))
 
     def _lane(self, post: Post, injector: str, stream: str) -> Lane | None:
@@ -191,15 +190,11 @@ class Injection:
         self, post: Post, injector: str, record: SourceRecord, productions: tuple[Production, ...]
     ) -> None:
         plan = self._plan
-        for production in productions[:1] if plan.staged else productions:
-            # In the staged layout a record is written to the injector's log once, unchanged; consumers read it by their own keys.
-            group, key = (
-                (plan.groups[OUTSIDE][0], record.key)
-                if plan.staged
-                else (plan.group(production.consumer, production.key), production.key)
-            )
+        for production in productions:
+            group = plan.group(production.consumer, production.key)
             packed = (
-                production.stream, production.record_id, key, production.value, production.timestamp, production.origin,
+                production.stream, production.record_id, production.key, production.value, production.timestamp,
+                production.origin,
             )  # fmt: skip
             if injector in plan.limits and production.consumer != OUTSIDE:
                 post.to(group).limited.append((injector, packed))

@@ -19,17 +19,14 @@ Rules of this file:
   work up to it has been done by the time the next operator runs.
 * A computation that follows a percentile watermark (7.2) derives it itself, as the authority would for each of its senders. What
   feeds it, directly or not, tells it of its pending timestamps in the batch in which they change. The frontier of the sources is
-  Spark's watermark. In the staged layout these come through the logs (`headrace.spark.jobs.log`).
+  Spark's watermark.
 * Records of an injector with a skew limit (8.4) may wait first: see `headrace.spark.hosting.waiting`.
-* The staged layout does not use Spark's watermark: each sender's log has the sender's low watermark, which is passed to all
-  intervals, and each interval reports its own to its log.
 * Rows that this batch does not need stay packed, as if their keys belonged to another interval.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from operator import itemgetter
 
 from headrace.api.codecs import decode_state
@@ -47,7 +44,6 @@ from headrace.spark.hosting.chunks import NEVER, Buckets, Chunks, IntervalStore
 from headrace.spark.hosting.history_export import exported, exported_injections
 from headrace.spark.hosting.layout import JobPlan, MicroBatch, batch_of, computation_of
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
-from headrace.spark.hosting.resharding import installed
 from headrace.spark.hosting.waiting import WaitingRoom
 from headrace.spark.runtime.event_time import END_MS
 from headrace.store.mediator import MASTER_ROLE, Mediator, StoredRow
@@ -93,6 +89,21 @@ def run_interval(
     return _IntervalTask(plan, group, batch, store).run(parcels)
 
 
+def next_timer_ms(due: int, enters_at: int | None, low_watermark: int) -> int | None:
+    """Return when an interval needs Spark's timer, event time in milliseconds; ``None``: never.
+
+    Args:
+        due: when its first timer is due, event time in microseconds; `NEVER`: it has none.
+        enters_at: see `WaitingRoom`. When Spark's watermark has come so far, a record that waits may enter unless somebody else
+            is slower.
+        low_watermark: Spark's, event time in microseconds: its timers are behind that.
+    """
+    due = min(due, NEVER if enters_at is None else max(enters_at, 1))
+    if due == NEVER:
+        return None
+    return max(min(-(-due // MILLISECOND), END_MS), low_watermark // MILLISECOND + 1)
+
+
 class _IntervalTask:
     def __init__(self, plan: JobPlan, group: str, batch: MicroBatch, store: IntervalStore) -> None:
         self._plan = plan
@@ -103,9 +114,7 @@ class _IntervalTask:
         self._spec = plan.pipeline.computations[self._computation]
         self._followers = plan.followers.get(self._computation, ())
         bucket_us = OPTIONS.percentile_bucket_us if self._followers else None
-        header = None if plan.reshard is None else installed(plan.reshard, group, store, plan.sent)
-        self._is_new = header is not None
-        self._chunks = Chunks(store, plan.intervals, bucket_us, header)
+        self._chunks = Chunks(store, plan.intervals, bucket_us)
         self._history = History() if plan.history else History.discarding()
         self._history.at_us = batch.now_us
         self._under_old_watermark = 0
@@ -125,9 +134,9 @@ class _IntervalTask:
             header.upstream.update(parcel.pending)
             header.slowest = RULES.advanced(header.slowest, parcel.slowest or MIN_TIME)
         entering = self._entering(parcels)
-        self._learn_watermark()
+        header.holds = {sender: low for sender, low in header.holds.items() if low < MAX_TIME}
         low, horizon = self._input_watermark(), self._input_horizon()
-        reached = self._percentiles(parcels)
+        reached = self._percentiles()
         deliveries = self._deliveries([*parcels, Parcel(entering)] if entering else parcels)
         keys = Counter([record[2] for record in deliveries])
         self._count(deliveries, keys)
@@ -164,17 +173,6 @@ class _IntervalTask:
         production = Production(record_id, stream, self._computation, key, value, timestamp, origin)
         return Injected(self._batch.now_us, f"{injector}/0", number, max(low, 0), (production,))
 
-    def _learn_watermark(self) -> None:
-        """Staged: set the batch's watermark to the minimum over all senders. Pipelined: keep Spark's, and forget lifted holds."""
-        header = self._chunks.header
-        if self._plan.staged:
-            senders = self._plan.pipeline.senders(self._computation)
-            header.holds = {sender: header.holds.get(sender, MIN_TIME) for sender in senders}
-            told = RULES.advanced(header.low, RULES.input_watermark([*header.holds.values()]))
-            self._batch = replace(self._batch, low_watermark=told)
-        else:
-            header.holds = {sender: low for sender, low in header.holds.items() if low < MAX_TIME}
-
     def _check_state(self) -> None:
         """Refuse state written by this batch or a later one: its records would count twice."""
         found = self._chunks.header.sequencer
@@ -193,22 +191,14 @@ class _IntervalTask:
 
     def _input_watermark(self) -> int:
         header = self._chunks.header
-        if self._plan.staged:
-            return self._batch.low_watermark
         told = RULES.input_watermark([self._batch.low_watermark, *header.holds.values(), self._room.earliest])
         return RULES.advanced(header.low, told)
 
-    def _percentiles(self, parcels: Sequence[Parcel]) -> dict[str, int]:
+    def _percentiles(self) -> dict[str, int]:
         """Return by sender how far its percentile watermark has come; nothing, if the low watermark is followed (7.2)."""
         header, pipeline, percent = self._chunks.header, self._plan.pipeline, self._spec.watermark_percentile
         if percent >= 100:
             return {}
-        if self._plan.staged:
-            told = [*header.reached.items(), *[one for parcel in parcels for one in parcel.reached]]
-            return {
-                sender: max([low, *[at for name, at in told if name == sender]])
-                for sender, low in header.holds.items()
-            }
         found, frontier = {}, self._batch.low_watermark
         for sender in pipeline.senders(self._computation):
             feeders = {sender, *pipeline.upstream(sender)}
@@ -234,8 +224,6 @@ class _IntervalTask:
         plan, header = self._plan, self._chunks.header
         found = []
         for name in plan.pipeline.injectors:
-            if plan.staged and plan.with_ids and name not in plan.with_ids:
-                continue  # a computation's log delivers each record once
             timed = name in plan.timed_by_source
             found.append(header.horizons.get(name, MIN_TIME) if timed else self._batch.low_watermark)
         return RULES.advanced(header.horizon, RULES.input_watermark(found))
@@ -308,8 +296,7 @@ class _IntervalTask:
         name, earliest = self._computation, self._chunks.header.horizon
         for stream, record_id, key, value, timestamp, origin in deliveries:
             # If ids are kept by event time, a record may arrive arbitrarily late and is not a remnant.
-            # Neither is one that waited in a log while another sender's log was read further.
-            came = origin if self._plan.timed_by_source and not self._plan.staged else max(origin, earliest)
+            came = origin if self._plan.timed_by_source else max(origin, earliest)
             yield Production(record_id, stream, name, key, value, timestamp, came)
 
     def _send(self, productions: Sequence[Production]) -> None:
@@ -328,17 +315,9 @@ class _IntervalTask:
 
     def _tell_holds(self) -> None:
         """Tell the consumers where this interval holds the low watermark back, if that has changed or they are new."""
-        header, before = self._chunks.header, self._chunks.header.reported
-        told = () if self._plan.staged else (*header.holds.values(), self._room.earliest)
-        held = min([self._chunks.dues()[0], *told])
+        header = self._chunks.header
+        held = min([self._chunks.dues()[0], *header.holds.values(), self._room.earliest])
         header.reported = RULES.low_watermark(header.reported, held, header.low)
-        if self._plan.staged:
-            header.held = held
-            if header.reported > before or self._is_new:
-                self._post.to(self._plan.group(OUTSIDE, self._group)).holds.append(
-                    (self._group, header.reported)
-                )
-            return
         consumers = self._plan.pipeline.receivers(self._computation)
         unaware = (
             consumers if held != header.held else [name for name in consumers if name not in header.told_to]
@@ -357,9 +336,6 @@ class _IntervalTask:
         if not self._followers:
             return
         pending = self._pending()
-        if self._plan.staged:
-            self._post.to(self._plan.group(OUTSIDE, self._group)).pending.append((self._group, pending))
-            return
         has_changed = pending != self._pending_before
         for follower in self._followers:
             if has_changed or (pending and follower not in known):
@@ -378,12 +354,7 @@ class _IntervalTask:
                 f"computation {self._computation!r} set a wall timer, but the job has no clock",
                 "Give clock_us=, an option of deploy and of attach: how often to check wall timers, in microseconds",
             )
-        if self._plan.staged:
-            return  # all intervals are called whenever the watermark moves
-        # When Spark's watermark has come so far, a record that waits may enter unless somebody else is slower.
-        due = min(due, NEVER if self._room.enters_at is None else max(self._room.enters_at, 1))
-        soonest_ms = self._batch.low_watermark // MILLISECOND + 1
-        at_ms = None if due == NEVER else max(min(-(-due // MILLISECOND), END_MS), soonest_ms)
+        at_ms = next_timer_ms(due, self._room.enters_at, self._batch.low_watermark)
         if at_ms != header.timer_ms:
             self._store.set_timer(header.timer_ms, at_ms)
             header.timer_ms = at_ms

@@ -18,13 +18,10 @@ from functools import partial
 from itertools import takewhile
 from zlib import crc32
 
-import msgspec
-
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import OUTSIDE
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.placement import placed_groups
-from headrace.spark.runtime.broadcasts import Sent
 
 OUTSIDE_GROUPS = 8
 """Number of groups for outputs if the number of partitions is unknown: enough to keep a machine's cores busy."""
@@ -33,34 +30,6 @@ _MOST_GROUPS = 1 << 24
 
 Splits = dict[str, tuple[int, ...]]
 """By computation, the numbers of the intervals that were split, in this order."""
-
-
-class Reshard(msgspec.Struct, frozen=True):
-    """The keys of a job were divided anew into intervals (see `headrace.spark.hosting.resharding`).
-
-    Attributes:
-        number: counts these changes of a job, from 1.
-        batch: number of the last micro-batch of the old intervals; staged, see `of`.
-        before: number of the old intervals, but for those that splits had added.
-        path: directory with the images of the new intervals: a path or a URI.
-        images: the groups that have one.
-        splits_before: the old intervals' splits (see `JobPlan`).
-        batches: staged: by computation, the number of the last micro-batch of its query with the old intervals.
-    """
-
-    number: int
-    batch: int
-    before: int
-    path: str
-    images: tuple[str, ...]
-    splits_before: Splits = {}
-    batches: dict[str, int] = {}
-
-    def of(self, computation: str) -> "Reshard":
-        """Return the change as the query that hosts a computation sees it."""
-        return (
-            msgspec.structs.replace(self, batch=self.batches.get(computation, -1)) if self.batches else self
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +47,16 @@ class JobPlan:
             event time.
         clock: whether a clock tells that wall time passes, so that wall timers can be set; bounded input needs none.
         history: keys of which each operator also emits the History events; ``None``: no History.
-        staged: this is one computation with its own query, whose senders report their low watermarks in their logs.
         progress: each interval emits a `Tally` for each micro-batch that processes it.
         partitions: see `placed_groups`; above 0 only in jobs of this version or a later one.
         fused: one operator hosts all levels (see `headrace.spark.hosting.fused`); only with one partition.
         limits: skew limits of the injectors that have one, microseconds; none, if the input is bounded and so read in order.
-        followers: by computation, those downstream of it that follow a percentile watermark, and so its pending work (7.2).
-        reshard: how the intervals came about, if not all of them are known to have their rows.
         wake_until: number of the last micro-batch in which all intervals are called.
         splits: the intervals that were split.
-        sent: images of new intervals, if Python workers cannot read them from `Reshard.path`.
+        batches_before: number of the job's micro-batches before the first one of its checkpoint in Spark.
+        followers: by computation, those downstream of it that follow a percentile watermark, and so its pending work (7.2).
         levels: names of the computations, level by level.
         groups: the intervals of each computation.
-        retired: by computation, the old intervals that are none any more.
     """
 
     pipeline: Pipeline
@@ -99,19 +65,16 @@ class JobPlan:
     timed_by_source: frozenset[str] = frozenset()
     clock: bool = True
     history: Sample | None = None
-    staged: bool = False
     progress: bool = False
     partitions: int = 0
     fused: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
-    followers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    reshard: Reshard | None = None
     wake_until: int = -1
     splits: Splits = field(default_factory=dict)
-    sent: Mapping[str, Sent] = field(default_factory=dict)
+    batches_before: int = 0
+    followers: Mapping[str, tuple[str, ...]] = field(init=False)
     levels: tuple[tuple[str, ...], ...] = field(init=False)
     groups: Mapping[str, tuple[str, ...]] = field(init=False)
-    retired: Mapping[str, tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
         """Derive the rest."""
@@ -122,15 +85,11 @@ class JobPlan:
             depths[name] = 1 + max(depths[sender] for sender in senders)
             counts = spec.exactly_once and (self.history is not None or not self.with_ids.isdisjoint(senders))
             as_run = as_run.with_computation(name, exactly_once=counts)
-        groups = {name: self._placed(name, self.intervals, self.splits) for name in given.computations}
-        retired: dict[str, tuple[str, ...]] = {}
-        if self.reshard is not None:
-            for name, present in groups.items():
-                old = self._placed(name, self.reshard.before, self.reshard.splits_before)
-                retired[name] = tuple(group for group in old if group not in present)
-        outside = placed_groups(
-            OUTSIDE, 1 if self.staged else self.partitions or OUTSIDE_GROUPS, self.partitions
-        )
+        groups = {
+            name: placed_groups(name, self.intervals, self.partitions, self.splits.get(name, ()))
+            for name in given.computations
+        }
+        outside = placed_groups(OUTSIDE, self.partitions or OUTSIDE_GROUPS, self.partitions)
         levels = [
             sorted(name for name in given.computations if depths[name] == depth)
             for depth in range(1, 1 + max(depths.values()))
@@ -138,11 +97,7 @@ class JobPlan:
         derive("pipeline", as_run)
         derive("levels", tuple(map(tuple, levels)))
         derive("groups", {OUTSIDE: outside, **groups})
-        derive("retired", retired)
-        derive("followers", self.followers or followers_of(given))
-
-    def _placed(self, name: str, intervals: int, splits: Splits) -> tuple[str, ...]:
-        return placed_groups(name, intervals, self.partitions, splits.get(name, ()))
+        derive("followers", followers_of(given))
 
     @property
     def rows(self) -> bool:

@@ -20,36 +20,18 @@ PARCEL_SCHEMA = "`group` string, parcel binary"
 _PARCELS = pa.schema([("group", pa.string()), ("parcel", pa.binary())])
 
 
-class Followed(msgspec.Struct, frozen=True, array_like=True):
-    """What a stage's log says for percentile watermarks (MillWheel 7.2); staged layout only.
-
-    Attributes:
-        frontier: how far the sources were read, as far as the stage has taken what they had, event time in microseconds.
-        pending: by computation, of this one and those that feed it: the number of an entry of its log, and its pending timestamps
-            as of that entry.
-    """
-
-    frontier: int
-    pending: dict[str, tuple[int, tuple[tuple[int, int], ...]]] = {}
-
-
 class Parcel(msgspec.Struct, array_like=True, gc=False):
     """What one operator's task sends to one group.
 
     Attributes:
         records: deliveries, or outputs.
-        holds: (sender's group, event time at which it holds the low watermark back; `MAX_TIME`: not any more). In the staged
-            layout, (sender, its low watermark).
+        holds: (sender's group, event time at which it holds the low watermark back; `MAX_TIME`: not any more).
         horizons: (injector, origin): no future record from it has an earlier origin.
         tick: wall time has passed, so wall timers may be due.
         events: History events, encoded.
-        taken: (sender, number of the last entry of its log that this micro-batch has read); staged layout only.
-        pending: (group that feeds this one, its pending timestamps), for a percentile watermark. In the staged layout, those of
-            the interval that sends it.
+        pending: (group that feeds this one, its pending timestamps), for a percentile watermark.
         limited: (injector with a skew limit, its record): it may have to wait.
         slowest: the slowest low watermark, event time in microseconds, as the driver knows it; ``None``: it did not say.
-        reached: (sender, how far its percentile watermark has come); staged layout only.
-        followed: (sender, what its log says for percentile watermarks); staged layout only.
     """
 
     records: list[Packed] = []
@@ -57,12 +39,9 @@ class Parcel(msgspec.Struct, array_like=True, gc=False):
     horizons: list[tuple[str, int]] = []
     tick: bool = False
     events: list[bytes] = []
-    taken: list[tuple[str, int]] = []
     pending: list[tuple[str, tuple[tuple[int, int], ...]]] = []
     limited: list[tuple[str, Packed]] = []
     slowest: int | None = None
-    reached: list[tuple[str, int]] = []
-    followed: list[tuple[str, Followed]] = []
 
 
 encode_parcel = msgspec.msgpack.Encoder().encode
@@ -155,7 +134,7 @@ class Post:
         """Return the parcel for a group."""
         parcel = self.parcels.get(group)
         if parcel is None:
-            parcel = self.parcels[group] = Parcel([], [], [], False, [], [], [], [], None, [], [])  # noqa: FBT003  ``tick``
+            parcel = self.parcels[group] = Parcel([], [], [], False, [], [], [])  # noqa: FBT003  ``tick``
         return parcel
 
     def add(self, other: "Post") -> None:

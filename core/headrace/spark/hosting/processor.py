@@ -24,10 +24,10 @@ from pyspark.sql.streaming.stateful_processor import (
 from headrace.api.time import MAX_TIME, MILLISECOND
 from headrace.spark.hosting.chunks import NEVER, Chunks, MemoryStore
 from headrace.spark.hosting.fused import FusedTask, unbundled
+from headrace.spark.hosting.images import install
 from headrace.spark.hosting.interval_task import run_interval
 from headrace.spark.hosting.layout import JobPlan, MicroBatch, computation_of
 from headrace.spark.hosting.parcels import Parcel, Post, decode_parcel, parcel_rows
-from headrace.spark.hosting.resharding import retire
 from headrace.spark.runtime.event_time import from_spark
 from headrace.spark.runtime.failures import noted
 from headrace.spark.runtime.garbage_collection import collector_paused
@@ -44,9 +44,6 @@ class LevelProcessor(StatefulProcessor):
     def __init__(self, plan: JobPlan, level: int) -> None:
         self._plan = plan
         self._groups = frozenset(group for name in plan.levels[level] for group in plan.groups[name])
-        self._retired = frozenset(
-            group for name in plan.levels[level] for group in plan.retired.get(name, ())
-        )
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state: the header and the chunks of each interval."""
@@ -60,8 +57,6 @@ class LevelProcessor(StatefulProcessor):
     ) -> Iterator[Any]:
         """Process the parcels for an interval, or pass them on."""
         group = str(key[0])
-        if group in self._retired:
-            return self._retire(group, rows, timerValues)
         if group not in self._groups:
             return rows
         return self._run(group, rows, timerValues)
@@ -72,18 +67,9 @@ class LevelProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803  Spark's name
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803  Spark's names
     ) -> Iterator[Any]:
-        """Process an interval whose next timer Spark's watermark has reached, unless its computation or itself was removed."""
+        """Process an interval whose next timer Spark's watermark has reached, unless its computation was removed."""
         group = str(key[0])
         return self._run(group, (), timerValues) if group in self._groups else iter(())
-
-    def _retire(self, group: str, rows: Iterable[Any], times: TimerValues) -> Iterator[Any]:
-        assert self._plan.reshard is not None, "only a resharded job has old intervals"
-        for _ in rows:  # they only wake it
-            pass
-        self._store.group, self._store.watermark_ms = group, times.getCurrentWatermarkInMs()
-        with noted():
-            retire(self._plan.reshard, group, self._store)
-        return iter(())
 
     def _run(self, group: str, rows: Iterable[Any], times: TimerValues) -> Iterator[Any]:
         self._store.group, self._store.watermark_ms = group, times.getCurrentWatermarkInMs()
@@ -92,8 +78,8 @@ class LevelProcessor(StatefulProcessor):
             post = run_interval(
                 self._plan,
                 group,
-                _micro_batch(times),
-                [decode_parcel(data) for data in self._parcels_in(rows)],
+                _micro_batch(self._plan, times),
+                [decode_parcel(data) for data in _parcels_in(self._plan, rows)],
                 self._store,
             )
         if self._plan.rows:
@@ -103,16 +89,48 @@ class LevelProcessor(StatefulProcessor):
 
             yield pd.DataFrame(dict(zip(("group", "parcel"), post.encoded(), strict=True)))
 
-    def _parcels_in(self, rows: Iterable[Any]) -> Iterator[bytes]:
-        for found in rows:
-            if self._plan.rows:
-                yield found["parcel"]
-            else:
-                yield from found["parcel"]
+
+def _parcels_in(plan: JobPlan, rows: Iterable[Any]) -> Iterator[bytes]:
+    for found in rows:
+        if plan.rows:
+            yield found["parcel"]
+        else:
+            yield from found["parcel"]
 
 
-def _micro_batch(times: TimerValues) -> MicroBatch:
-    number = int(TaskContext.get().getLocalProperty("streaming.sql.batchId") or 0)
+class LevelSeed(StatefulProcessor):
+    """Takes the images of one level's intervals (see `headrace.spark.jobs.migration`), with the state of `LevelProcessor`.
+
+    Args:
+        plan: the layout of the pipeline.
+        level: number of the level.
+    """
+
+    def __init__(self, plan: JobPlan, level: int) -> None:
+        self._plan = plan
+        self._groups = frozenset(group for name in plan.levels[level] for group in plan.groups[name])
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._store = _SparkStore(handle)
+
+    def handleInputRows(  # noqa: N802  Spark's name
+        self,
+        key: Any,
+        rows: Iterator[Any],
+        timerValues: TimerValues,  # noqa: ARG002, N803  Spark's name
+    ) -> Iterator[Any]:
+        """Take an interval's image, or pass it on."""
+        if str(key[0]) not in self._groups:
+            return rows
+        with noted():
+            for image in _parcels_in(self._plan, rows):
+                install(image, self._store)
+        return iter(())
+
+
+def _micro_batch(plan: JobPlan, times: TimerValues) -> MicroBatch:
+    number = plan.batches_before + int(TaskContext.get().getLocalProperty("streaming.sql.batchId") or 0)
     now_us = times.getCurrentProcessingTimeInMs() * MILLISECOND
     return MicroBatch(number, now_us, from_spark(times.getCurrentWatermarkInMs()))
 
@@ -160,8 +178,35 @@ class PipelineProcessor(StatefulProcessor):
         with noted(), collector_paused():
             if self._task is None:
                 self._task = FusedTask(self._plan, self._state)
-            post = self._task.run(_micro_batch(times), unbundled(row["parcel"] for row in rows))
+            post = self._task.run(_micro_batch(self._plan, times), unbundled(row["parcel"] for row in rows))
         yield from _rows(post)
+
+
+class PipelineSeed(StatefulProcessor):
+    """Takes the images of all intervals (see `headrace.spark.jobs.migration`), with the state of `PipelineProcessor`.
+
+    Args:
+        plan: the layout of the pipeline.
+    """
+
+    def __init__(self, plan: JobPlan) -> None:
+        self._plan = plan
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._state = _FusedStore(handle)
+
+    def handleInputRows(  # noqa: N802  Spark's name
+        self,
+        key: Any,  # noqa: ARG002  Spark's name
+        rows: Iterator[Any],
+        timerValues: TimerValues,  # noqa: ARG002, N803  Spark's name
+    ) -> Iterator[Any]:
+        """Take all images."""
+        with noted():
+            for row in rows:
+                FusedTask(self._plan, self._state).take(row["parcel"])
+        return iter(())
 
 
 class _FusedStore:

@@ -12,6 +12,7 @@ from functools import partial, reduce
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import BinaryType, IntegralType, TimestampNTZType, TimestampType
 
 from headrace.api.codecs import writes_json
@@ -50,7 +51,7 @@ class Input:
             records.
         process: column with the number of the injector's process that a record comes from, from 0, such as a partition of it.
             The low watermark is then the minimum over all processes of the injector (``processes=`` in the pipeline), each with
-            that of its own records, less ``delay_us``. Pipelined jobs of `deploy`, and bounded input.
+            that of its own records, less ``delay_us``. Jobs of `deploy`, and bounded input.
         corrupt: column, if the DataFrame has it, in which Spark's JSON and CSV readers put text that they cannot parse
             (``_corrupt_record string`` in the schema): the row is malformed, and its error and its dead letter have the text.
     """
@@ -118,11 +119,11 @@ def check_followed(pipeline: Pipeline, inputs: Inputs, where: str) -> None:
     """
     for name in limits_of(pipeline):
         problem = f"injector {name!r} has a skew limit, but in {where} nobody knows how far the slowest computation is"
-        raise SparkHostError(problem, "Use deploy with Layout.PIPELINED, or set skew_limit_us=None")
+        raise SparkHostError(problem, "Use deploy, or set skew_limit_us=None")
     for name, given in inputs.items():
         if isinstance(given, Input) and given.process is not None:
             problem = f"the input of injector {name!r} names the column of its process, but in {where} nobody follows each"
-            raise SparkHostError(problem, "Use deploy with Layout.PIPELINED, or leave out process=")
+            raise SparkHostError(problem, "Use deploy, or leave out process=")
 
 
 def attached(
@@ -172,12 +173,16 @@ def attached(
 
 def level_operator(parcels: DataFrame, plan: JobPlan, level: int, *, streaming: bool) -> DataFrame:
     """Add the operator of one level, or of all, from incoming to outgoing parcels."""
-    groups = parcels.groupBy("group")
     if streaming:
-        operate = groups.transformWithState if plan.rows else groups.transformWithStateInPandas
-        processor = PipelineProcessor(plan) if plan.fused else LevelProcessor(plan, level)
-        return operate(processor, PARCEL_SCHEMA, "append", "EventTime")
-    return groups.applyInArrow(bounded(plan, level), PARCEL_SCHEMA)
+        return operator(parcels, plan, PipelineProcessor(plan) if plan.fused else LevelProcessor(plan, level))
+    return parcels.groupBy("group").applyInArrow(bounded(plan, level), PARCEL_SCHEMA)
+
+
+def operator(parcels: DataFrame, plan: JobPlan, processor: StatefulProcessor) -> DataFrame:
+    """Add a stateful operator, from incoming to outgoing parcels."""
+    groups = parcels.groupBy("group")
+    operate = groups.transformWithState if plan.rows else groups.transformWithStateInPandas
+    return operate(processor, PARCEL_SCHEMA, "append", "EventTime")
 
 
 @dataclass(frozen=True, slots=True)

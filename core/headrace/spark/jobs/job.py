@@ -1,13 +1,18 @@
 """Settings of a deployment, and the properties that its directory fixes for good.
 
-Rules of this file: Spark's checkpoints store state by key interval, so the layout cannot change, and the number of intervals only
-at a start of the job (`headrace.spark.jobs.resharding`). A pipeline that does not fit its directory is refused before any
-query starts.
+Rules of this file:
+
+* A checkpoint fixes the sources, the operators and the key intervals of its query. What needs others goes to a new checkpoint of
+  the same job (`headrace.spark.jobs.migration`).
+* A **seal** ends a checkpoint: an entry of its offset log, which has the shape of the job from then on. Whoever reads the shape
+  follows the seals, since a driver may have died before it wrote that to ``deployment.json``.
+* A pipeline that does not fit its directory is refused before any query starts.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -17,10 +22,10 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.versions import check_version, switches_of
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
-from headrace.spark.hosting.layout import Reshard, Splits
+from headrace.spark.hosting.layout import Splits
 from headrace.spark.hosting.placement import partitions_for
 from headrace.spark.io_errors import CheckpointDamagedError
-from headrace.spark.runtime.hadoop import Place, files_in, write
+from headrace.spark.runtime.hadoop import Place, create_once, files_in, write
 from headrace.spark.runtime.session import most_partitions
 from headrace.spark.sinks.job_sinks import Sinks
 
@@ -29,25 +34,27 @@ class Shape(msgspec.Struct, frozen=True):
     """The deployment that a directory was created for.
 
     Attributes:
-        layout: ``pipelined`` or ``staged``.
         pipeline: name of the pipeline.
         intervals: number of key intervals of each computation, but for those that splits have added.
         injectors: names, in order.
         stages: computations, level by level.
         place: path of the directory.
+        layout: how earlier versions ran it; this one only knows ``pipelined``.
         switches: switches of all computations ever deployed there (see `headrace.api.versions`).
-        levels: levels of all computations ever deployed there; pipelined only.
+        levels: levels of all computations ever deployed there.
         partitions: number of Spark's partitions, which the names of the groups depend on; 0: they are plain.
-        fused: whether one operator hosts all levels; pipelined only.
-        reshards: how often its keys were divided anew into intervals.
-        reshard: the last time, until all intervals are known to have their rows.
-        consumers: by computation, who consumes its outputs or follows its pending work; ``None``: not known. Pipelined only.
+        fused: whether one operator hosts all levels.
+        consumers: by computation, who consumes its outputs or follows its pending work; ``None``: not known.
         wake_until: number of the last micro-batch in which all intervals are called, because ``consumers`` changed.
         splits: by computation, the intervals that were split.
-        own_sources: sources of its query beside the inputs; ``None``: they are not known. Pipelined only.
+        own_sources: sources of its query beside the inputs; ``None``: they are not known.
+        sources: for each source of its query, in the order of the offset log, what reads it: ``INJECTOR/NUMBER`` for one of an
+            input, or one of ``own_sources``; ``None``: not known.
+        checkpoint: name of the directory of its checkpoint.
+        batches_before: number of micro-batches of its earlier checkpoints. The first one of another only takes their state.
+        reshard: what a version before this one had begun, and this one cannot finish.
     """
 
-    layout: str
     pipeline: str
     intervals: int
     injectors: list[str]
@@ -60,19 +67,16 @@ class Shape(msgspec.Struct, frozen=True):
     own_sources: list[str] | None = None
     consumers: dict[str, list[str]] | None = None
     wake_until: int = -1
-    reshards: int = 0
-    reshard: Reshard | None = None
     splits: Splits = {}
-
-    def division_at(self, batch: int, computation: str) -> tuple[int, Splits]:
-        """Return a computation's intervals and splits in the state which a micro-batch has committed, if it is the last one."""
-        if self.reshard is not None and batch <= self.reshard.of(computation).batch:
-            return self.reshard.before, self.reshard.splits_before
-        return self.intervals, self.splits
+    layout: str = "pipelined"
+    sources: list[list[str]] | None = None
+    checkpoint: str = "pipeline"
+    batches_before: int = 0
+    reshard: dict[str, Any] | None = None
 
     def operator_of(self, computation: str) -> int:
         """Return the number of the operator with a computation's state. Spark numbers them from the last one to the first."""
-        if self.fused or self.layout == "staged":
+        if self.fused:
             return 0
         return len(self.stages) - 1 - self.known_levels()[computation]
 
@@ -82,7 +86,7 @@ class Shape(msgspec.Struct, frozen=True):
         return [name for names in self.stages for name in names]
 
     def known_levels(self) -> dict[str, int]:
-        """Return the levels of all computations whose state is stored: also of removed ones, if the layout is pipelined."""
+        """Return the levels of all computations whose state is stored: also of removed ones."""
         return {name: level for level, names in enumerate(self.stages) for name in names} | self.levels
 
 
@@ -96,8 +100,6 @@ class Settings:
     intervals: int
     clock_us: int | None
     trigger_us: int | None
-    max_records: int
-    retention_us: int | None
     sample: Sample = FULL
     available_now: bool = False
     idle_us: Mapping[str, int] = field(default_factory=dict)
@@ -105,11 +107,14 @@ class Settings:
     partitions: int = 0
     """Partitions of each query; 0: those of the session, because the directory is of an earlier version."""
     fused: bool = False
-    """Whether one operator hosts all levels; pipelined only."""
+    """Whether one operator hosts all levels."""
 
     def placed(self, before: Shape | None) -> "Settings":
-        """Return these settings with the partitions and operators of the deployment before, or else of a new one."""
-        if before is not None:
+        """Return these settings with the partitions and operators of the deployment before, or else of a new one.
+
+        With another number of intervals the state moves to a new checkpoint, which has its own.
+        """
+        if before is not None and before.intervals == self.intervals:
             return replace(self, partitions=before.partitions, fused=before.fused)
         partitions = partitions_for(self.intervals, most_partitions(self.spark))
         return replace(self, partitions=partitions, fused=partitions == 1)
@@ -118,10 +123,6 @@ class Settings:
     def history(self) -> Sample | None:
         """The keys that the History includes; ``None``: no History."""
         return self.sample if self.sinks.history is not None else None
-
-    def checkpoint(self, name: str) -> Place:
-        """Return the directory of a query's checkpoint."""
-        return self.directory / "checkpoints" / name
 
 
 _NAME = "deployment.json"
@@ -132,15 +133,66 @@ def read_shape(directory: Place) -> Shape | None:
     """Read the deployment that a directory was created for; ``None``: there is none yet.
 
     Raises:
-        SparkHostError: it cannot be read.
+        SparkHostError: it cannot be read, or is of an earlier version.
     """
     path = directory / _NAME
     try:
-        return read_json(path.read_bytes(), _decode)
+        shape = read_json(path.read_bytes(), _decode)
+        _check_version(directory, shape)
+        while (sealed := seal_of(checkpoint_of(directory, shape))) is not None:
+            shape = sealed
     except FileNotFoundError:
         return None
     except (OSError, JsonError) as error:
         raise unreadable(path, error) from error
+    return shape
+
+
+def _check_version(directory: Place, shape: Shape) -> None:
+    """Refuse what an earlier version has left that this one would not see."""
+    left = ""
+    if shape.layout != "pipelined":
+        left = f"is laid out as {shape.layout!r}, which this version does not run"
+    elif shape.reshard is not None and not _is_taken(directory, shape.reshard):
+        left = "has key intervals that an earlier version was still moving"
+    if left:
+        remedy = "Let the earlier version process what it has read; docs/how-to/operate.md says how the job moves over"
+        raise SparkHostError(f"the job in {str(directory)!r} {left}", remedy)
+
+
+def _is_taken(directory: Place, reshard: dict[str, Any]) -> bool:
+    return bool((directory / "intervals" / reshard["path"].rpartition("/")[2] / "done").exists())
+
+
+def checkpoint_of(directory: Place, shape: Shape) -> Place:
+    """Return the directory of the checkpoint of a job."""
+    return directory / "checkpoints" / shape.checkpoint
+
+
+_SEAL = b"sealed by headrace\n"
+
+
+def seal(checkpoint: Place, committed: int, shape: Shape) -> None:
+    """End a checkpoint: from now on the job has another shape.
+
+    Args:
+        checkpoint: its directory.
+        committed: number of its last micro-batch; -1: there was none.
+        shape: of the job from now on.
+
+    Raises:
+        FileExistsError: another driver has planned a further micro-batch there, or has sealed it.
+    """
+    create_once(checkpoint / "offsets" / str(committed + 1), _SEAL + msgspec.json.encode(shape))
+
+
+def seal_of(checkpoint: Place) -> Shape | None:
+    """Return the shape in the seal of a checkpoint; ``None``: it has none."""
+    newest = newest_in(checkpoint / "offsets")
+    if newest < 0:
+        return None
+    data = (checkpoint / "offsets" / str(newest)).read_bytes()
+    return read_json(data.removeprefix(_SEAL), _decode) if data.startswith(_SEAL) else None
 
 
 def unreadable(path: Place, error: OSError | JsonError) -> SparkHostError:
@@ -190,12 +242,16 @@ def newest_in(log: Place) -> int:
 
 def write_shape(directory: Place, shape: Shape, pipeline: Pipeline) -> None:
     """Write the shape of a deployment to its directory, with everything that can no longer change."""
+    write(directory / _NAME, msgspec.json.encode(completed(directory, shape, pipeline)))
+
+
+def completed(directory: Place, shape: Shape, pipeline: Pipeline) -> Shape:
+    """Return a shape with the switches of all computations ever deployed in a directory."""
     before = read_shape(directory)
     switches = {} if before is None else dict(before.switches)
     for name, spec in pipeline.computations.items():
         switches.setdefault(name, list(switches_of(spec)))
-    now = msgspec.structs.replace(shape, place=str(directory), switches=switches)
-    write(directory / _NAME, msgspec.json.encode(now))
+    return msgspec.structs.replace(shape, place=str(directory), switches=switches)
 
 
 def check_switches(directory: Place, pipeline: Pipeline) -> None:
@@ -230,20 +286,16 @@ def _is_same(place: str, directory: Place) -> bool:
     return isinstance(directory, Path) and Path(place).exists() and Path(place).samefile(directory)
 
 
-def check_shape(directory: Place, before: Shape | None, now: Shape) -> None:
-    """Refuse a deployment that does not fit the state in its directory.
+def check_shape(directory: Place, before: Shape | None, pipeline: str) -> None:
+    """Refuse a deployment in the directory of another one.
 
     Raises:
-        SparkHostError: it does not fit.
+        SparkHostError: it has that of another pipeline.
         CheckpointDamagedError: the directory was moved or copied.
     """
     if before is None:
         return
     _check_place(directory, before)
-    where = f"the directory {str(directory)!r} belongs to"
-    if (before.layout, before.pipeline) != (now.layout, now.pipeline):
-        problem = f"{where} the {before.layout} pipeline {before.pipeline!r}, not to the {now.layout} {now.pipeline!r}"
+    if before.pipeline != pipeline:
+        problem = f"the directory {str(directory)!r} belongs to the pipeline {before.pipeline!r}, not to {pipeline!r}"
         raise SparkHostError(problem, "Give each deployment a separate directory")
-    if (before.intervals, before.splits) != (now.intervals, now.splits):
-        problem = f"{where} a deployment whose keys another driver has just divided into {before.intervals} key intervals"
-        raise SparkHostError(problem, "Stop that driver, and deploy again")

@@ -1,10 +1,9 @@
-"""The stored state of a job, readable by key (MillWheel 6.2): rows, timers, holds, and productions that wait in a log.
+"""The stored state of a job, readable by key (MillWheel 6.2): rows, timers and holds.
 
 Rules of this file:
 
 * State is read from the last micro-batch that Spark has committed, through Spark's own data source for state. All reads of one
   query are from the same micro-batch, so the job can run meanwhile. Nothing is written to its directory.
-* A checkpointed production (6.1.2) is an entry of a log that a consumer has not taken. The pipelined layout has none.
 """
 
 from collections.abc import Iterator
@@ -25,8 +24,7 @@ from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.chunks import Header, chunk_of, decode_header, rows_of
 from headrace.spark.hosting.fused import HEADERS, decode_headers
 from headrace.spark.hosting.layout import computation_of, interval_of, number_of
-from headrace.spark.jobs.job import check_computation, last_committed, shape_of_job
-from headrace.spark.jobs.log import Log, beginnings_of, file_name
+from headrace.spark.jobs.job import check_computation, checkpoint_of, last_committed, shape_of_job
 from headrace.spark.runtime.file_errors import storage_error_of
 from headrace.spark.runtime.files import scratch
 from headrace.spark.runtime.hadoop import HadoopPath, Place, job_directory
@@ -84,7 +82,7 @@ class IntervalState(msgspec.Struct, frozen=True):
         records: number of records ever received.
         low_watermark: of its input as of its last micro-batch, event time in microseconds; ``None``: unknown, or at its end.
         hold: event time at which it holds the low watermark, microseconds; ``None``: nowhere.
-        holds: by sender (pipelined: by key interval), the event time at which that one holds this input back, microseconds.
+        holds: by key interval of a sender, the event time at which that one holds this input back, microseconds.
     """
 
     number: int
@@ -105,14 +103,12 @@ class ComputationState(msgspec.Struct, frozen=True):
         removed: whether it is no longer part of the pipeline.
         micro_batch: number of the last committed micro-batch of its query; -1: none.
         intervals: the key intervals that have state, in order.
-        waiting: by consumer, the number of records in its log that the consumer has not taken; staged only.
     """
 
     name: str
     removed: bool
     micro_batch: int
     intervals: tuple[IntervalState, ...]
-    waiting: dict[str, int] = {}
 
 
 class JobState:
@@ -123,7 +119,6 @@ class JobState:
         directory: directory of the job: a path or a URI, as given to `deploy`.
 
     Attributes:
-        layout: ``pipelined`` or ``staged``.
         pipeline: name of the pipeline.
 
     Raises:
@@ -135,7 +130,7 @@ class JobState:
         self._spark = spark
         self._directory = job_directory(directory, spark)
         self._shape = shape_of_job(self._directory)
-        self.layout, self.pipeline = self._shape.layout, self._shape.pipeline
+        self.pipeline = self._shape.pipeline
 
     def computations(self) -> tuple[ComputationState, ...]:
         """Read all computations, sources first; removed ones whose state is still stored come last.
@@ -156,7 +151,8 @@ class JobState:
         intervals = [_interval(group, header) for group, header in stored.headers().items()]
         intervals.sort(key=lambda interval: interval.number)
         removed = name not in self._shape.computations
-        return ComputationState(name, removed, stored.batch, tuple(intervals), self._waiting(name))
+        batch = -1 if stored.batch < 0 else self._shape.batches_before + stored.batch
+        return ComputationState(name, removed, batch, tuple(intervals))
 
     def rows(self, name: str) -> Iterator[RowState]:
         """Read all rows of a computation, in no particular order.
@@ -175,8 +171,8 @@ class JobState:
             The errors of `computation`.
         """
         stored = self._stored(name)
-        intervals, splits = self._shape.division_at(stored.batch, name)
-        place = interval_of(key, intervals, splits.get(name, ()))
+        intervals = self._shape.intervals
+        place = interval_of(key, intervals, self._shape.splits.get(name, ()))
         for group, header in stored.headers().items():
             if number_of(group) == place:
                 for _, chunk in stored.chunks(group, chunk_of(key, intervals, header.chunks)):
@@ -190,24 +186,8 @@ class JobState:
 
     def _stored(self, name: str) -> "StoredState":
         check_computation(self._directory, name, self._known())
-        shape, checkpoints = self._shape, self._directory / "checkpoints"
-        checkpoint = checkpoints / (file_name(name) if self.layout == "staged" else "pipeline")
+        shape, checkpoint = self._shape, checkpoint_of(self._directory, self._shape)
         return StoredState(self._spark, checkpoint, shape.operator_of(name), name, fused=shape.fused)
-
-    def _waiting(self, name: str) -> dict[str, int]:
-        if self.layout != "staged":
-            return {}
-        assert isinstance(self._directory, Path), "the staged layout has its logs on all machines"
-        log, found = Log(self._directory, name), {}
-        for consumer in self._shape.computations:
-            begin = beginnings_of(self._directory, consumer)
-            if name in begin:
-                own = Log(self._directory, consumer)
-                newest = own.entry(own.last())
-                taken = begin[name] if newest is None else newest.taken.get(name, begin[name])
-                entries = [log.entry(number) for number in range(taken + 1, log.last() + 1)]
-                found[consumer] = sum(entry.records for entry in entries if entry is not None)
-        return found
 
 
 class StoredState:

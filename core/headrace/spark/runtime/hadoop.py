@@ -9,6 +9,7 @@ Rules of this file:
   is written to a name again is a new file, its next version (``NAME.version-2``); then the older ones are deleted.
 """
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -35,17 +36,17 @@ class HadoopPath:
         OSError: there is no such file system, or it cannot be reached.
     """
 
-    __slots__ = ("_jvm", "_manager", "_path")
+    __slots__ = ("_jvm", "_manager", "_path", "_settings")
 
     def __init__(self, uri: str, spark: SparkSession) -> None:
         self._jvm: Any = spark._jvm
         session: Any = spark._jsparkSession
         with _java_errors():
-            settings = session.sessionState().newHadoopConf()
+            self._settings: Any = session.sessionState().newHadoopConf()
             path = self._jvm.org.apache.hadoop.fs.Path(uri)
-            self._path: Any = path.getFileSystem(settings).makeQualified(path)
+            self._path: Any = path.getFileSystem(self._settings).makeQualified(path)
             checkpointing = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
-            self._manager: Any = checkpointing.CheckpointFileManager.create(self._path, settings)
+            self._manager: Any = checkpointing.CheckpointFileManager.create(self._path, self._settings)
 
     def __str__(self) -> str:
         return str(self._path.toString())
@@ -56,6 +57,7 @@ class HadoopPath:
     def _at(self, path: Any) -> Self:
         other = object.__new__(type(self))
         other._jvm, other._manager, other._path = self._jvm, self._manager, path
+        other._settings = self._settings
         return other
 
     @property
@@ -121,6 +123,15 @@ class HadoopPath:
                     stream.close()
             return file.read()
 
+    def copy_to(self, target: "HadoopPath") -> None:
+        """Copy a directory with all that is in it, or a file; nothing, if there is none."""
+        with suppress(FileNotFoundError), _java_errors():
+            system, copy = (
+                self._path.getFileSystem(self._settings),
+                self._jvm.org.apache.hadoop.fs.FileUtil.copy,
+            )
+            copy(system, self._path, system, target._path, False, self._settings)  # noqa: FBT003  Java
+
     def write(self, data: bytes) -> None:
         """Write the next version of the file, and delete the older ones. Create its directory if there is none.
 
@@ -165,7 +176,7 @@ class HadoopPath:
             version._delete()
 
     def _delete(self) -> None:
-        with _java_errors(), suppress(FileNotFoundError):
+        with suppress(FileNotFoundError), _java_errors():
             self._manager.delete(self._path)
 
     def _versions(self) -> "dict[int, HadoopPath]":
@@ -268,6 +279,32 @@ def create(place: Place, data: bytes) -> None:
     else:
         place.parent.mkdir(parents=True, exist_ok=True)
         write_file(place, data)
+
+
+def create_once(place: Place, data: bytes) -> None:
+    """Create a file, whole or not at all, and its directory.
+
+    Raises:
+        FileExistsError: there is such a file.
+    """
+    if isinstance(place, HadoopPath):
+        place.create(data)
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    draft = place.with_name(f".{place.name}.{os.getpid()}")
+    write_file(draft, data)
+    try:
+        place.hardlink_to(draft)
+    finally:
+        draft.unlink()
+
+
+def copy_tree(source: Place, target: Place) -> None:
+    """Copy a directory of a job with all that is in it; nothing, if there is none."""
+    if isinstance(source, HadoopPath) and isinstance(target, HadoopPath):
+        source.copy_to(target)
+    elif isinstance(source, Path) and isinstance(target, Path) and source.is_dir():
+        shutil.copytree(source, target)
 
 
 def remove(place: Place) -> None:

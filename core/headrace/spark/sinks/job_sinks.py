@@ -98,12 +98,13 @@ class Sinks:
         if missing:
             warnings.warn(NoSinkWarning(tuple(missing)), stacklevel=_depth_of_caller())
 
-    def check(self, pipeline: Pipeline, streams: Sequence[str]) -> None:
+    def check(self, pipeline: Pipeline) -> None:
         """Refuse sinks for unknown streams, and a database or file sink for two streams, which it would confuse.
 
         Raises:
             SparkHostError: there is such a sink.
         """
+        streams = pipeline.output_streams
         strange = [stream for stream in self.by_stream if stream not in streams]
         if strange:
             problem = f"sinks are given for {strange}, but the outputs of pipeline {pipeline.name!r} are {list(streams)}"

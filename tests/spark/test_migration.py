@@ -1,10 +1,9 @@
-"""Another number of key intervals for a job at rest: nothing is lost or doubled, whenever it dies."""
+"""Another number of key intervals, other levels, other injectors for a job at rest: nothing is lost or doubled."""
 
 import json
 import os
 import signal
 from collections import Counter as Bag
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,31 +13,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace import SECOND, Computation, Context, OptionsError, Pipeline, Record, Timer
+from headrace import SECOND, Computation, Context, HeadraceError, OptionsError, Pipeline, Record, Timer
 from headrace.api.progress import ComputationProgress
 from headrace.spark import (
-    CheckpointDamagedError,
     Deployment,
     Input,
     JobState,
-    Layout,
     QueryFailedError,
-    SparkHostError,
     deploy,
 )  # fmt: skip
 from headrace.spark.hosting.chunks import Chunks, decode_header
-from headrace.spark.hosting.fused import HEADERS, decode_headers
-from headrace.spark.hosting.layout import JobPlan, Splits, computation_of, interval_of
+from headrace.spark.hosting.layout import JobPlan, Splits, interval_of
 from headrace.spark.hosting.placement import partition_of, placed_groups
-from headrace.spark.hosting.resharding import Watch, is_done, retire, to_wake
-from headrace.spark.jobs import pipelined as _pipelined
-from headrace.spark.jobs import resharding as _resharding
-from headrace.spark.jobs import staged as _staged
+from headrace.spark.jobs import migration as _migration
+from headrace.spark.jobs import query as _query
 from headrace.spark.jobs.deploy import _check_splits
 from headrace.spark.jobs.driven_clock import DrivenClock
 from headrace.spark.jobs.job import read_shape
-from headrace.spark.jobs.resharding import is_at_rest
-from headrace.spark.runtime.hadoop import job_directory
+from headrace.spark.jobs.migration import is_at_rest
+from headrace.spark.runtime.hadoop import files_in, job_directory
 from headrace.spark.sources.wall_clock import Looks
 from headrace_properties.reference import run_reference
 from headrace_scenarios import zeitgeist
@@ -63,24 +56,23 @@ DIVISIONS = st.integers(1, 5).flatmap(
 
 
 @settings(max_examples=25)
-@given(before=st.integers(1, 5), after=DIVISIONS, again=DIVISIONS, fused=st.booleans(), sent=st.booleans())
-def test_the_outputs_are_the_references_whatever_the_intervals(
-    tmp_path_factory: pytest.TempPathFactory,
-    *,
-    before: int,
-    after: tuple[int, Splits],
-    again: tuple[int, Splits],
-    fused: bool,
-    sent: bool,
+@given(
+    before=st.integers(1, 5),
+    after=DIVISIONS,
+    again=DIVISIONS,
+    fused=st.lists(st.booleans(), min_size=3, max_size=3),
+)
+def test_the_outputs_are_the_references_whatever_the_intervals_and_operators(
+    *, before: int, after: tuple[int, Splits], again: tuple[int, Splits], fused: list[bool]
 ) -> None:
     """Half of the input with one number of intervals, a quarter with another one and splits, and the rest with a third."""
     pipeline = mail(processes=2)
-    feed, place = letters(pipeline), tmp_path_factory.mktemp("images")
-    running = query(pipeline, intervals=before, fused=fused)
+    feed = letters(pipeline)
+    running = query(pipeline, intervals=before, fused=fused[0])
     left = half(running, feed)
-    running.reshard(after[0], place, after[1], sent=sent)
+    running.migrate(*after, fused=fused[1])
     rest(running, left[: len(left) // 2])
-    running.reshard(again[0], place, again[1], sent=sent)
+    running.migrate(*again, fused=fused[2])
     rest(running, left[len(left) // 2 :])
     assert running.outputs == run_reference(pipeline, feed).outputs
     assert running.headers().keys() == {
@@ -88,17 +80,17 @@ def test_the_outputs_are_the_references_whatever_the_intervals(
     }
 
 
-def test_windows_anomalies_and_ids_survive(tmp_path: Path) -> None:
+def test_windows_anomalies_and_ids_survive() -> None:
     pipeline, feed = zeitgeist.pipeline, zeitgeist.feed(7, replace(zeitgeist.EVENING, late_share=0.0))
     running = query(pipeline, intervals=2)
     left = half(running, feed, 50)
-    running.reshard(5, tmp_path)
+    running.migrate(5)
     rest(running, left, 50)
     assert running.outputs == run_reference(pipeline, feed).outputs
 
 
-@pytest.mark.parametrize(("fused", "sent"), [(False, False), (False, True), (True, False)])
-def test_what_is_held_back_is_still_held(tmp_path: Path, *, fused: bool, sent: bool) -> None:
+@pytest.mark.parametrize("fused", [False, True])
+def test_what_is_held_back_is_still_held(*, fused: bool) -> None:
     """Letters wait for two seconds of wall time in one computation, and must not be late in the next."""
     pipeline = held_pipeline()
     feed = letters(pipeline)
@@ -106,7 +98,7 @@ def test_what_is_held_back_is_still_held(tmp_path: Path, *, fused: bool, sent: b
     for number, at in enumerate(range(0, len(entries), 4)):
         if number == 5:
             running.batch()
-            running.reshard(3, tmp_path, sent=sent)
+            running.migrate(3)
         running.batch(entries[at : at + 4], tick=True)
     for _ in range(10):
         running.now_us += SECOND
@@ -116,7 +108,7 @@ def test_what_is_held_back_is_still_held(tmp_path: Path, *, fused: bool, sent: b
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_records_that_wait_for_the_slowest_move_with_their_keys(tmp_path: Path, *, fused: bool) -> None:
+def test_records_that_wait_for_the_slowest_move_with_their_keys(*, fused: bool) -> None:
     pipeline, feed = ahead()
     running, clock = query(pipeline, intervals=2, fused=fused), DrivenClock(SECOND, pipeline)
     looks, entries, quiet = Looks(clock.clock), list(feed.entries), 0
@@ -124,7 +116,7 @@ def test_records_that_wait_for_the_slowest_move_with_their_keys(tmp_path: Path, 
     while quiet < 2:
         if len(entries) == len(feed.entries) - 40:
             running.batch()
-            running.reshard(3, tmp_path)
+            running.migrate(3)
         slowest, before = looks.told().slowest, len(running.tallies)
         is_told = slowest > running.slowest
         quiet = 0 if entries or is_told else quiet + 1
@@ -139,30 +131,30 @@ def test_records_that_wait_for_the_slowest_move_with_their_keys(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_a_percentile_is_followed_on(tmp_path: Path, *, fused: bool) -> None:
+def test_a_percentile_is_followed_on(*, fused: bool) -> None:
     of = outliers.pipeline(60)
     running, entries = query(of, intervals=3, fused=fused), list(outliers.feed(of).entries)
     running.batch([entry for entry in entries if entry.at_us < 2 * SECOND])
     running.batch()
-    running.reshard(2, tmp_path)
+    running.migrate(2)
     for second in (3, 5, 8):
         running.batch([entry for entry in entries if entry.at_us // SECOND == second])
         running.batch()
     assert running.outputs == outliers.EAGER
 
 
-def _counted(tmp_path: Path, keys: int = 300) -> Query:
+def _counted(keys: int = 300) -> Query:
     pipeline = _counting()
     pipeline.computations["count"].computation.count_dropped = lambda state: state  # type: ignore[attr-defined]
     running = query(pipeline, intervals=2)
     running.batch([_entry(running.plan.pipeline, number, key=f"key {number}") for number in range(1, keys)])
     running.batch()
-    running.reshard(4, tmp_path)
+    running.migrate(4)
     return running
 
 
-def test_rows_sizes_and_counts_are_divided(tmp_path: Path) -> None:
-    running = _counted(tmp_path)
+def test_rows_sizes_and_counts_are_divided() -> None:
+    running = _counted()
     running.batch([_entry(running.plan.pipeline, 1_000, key="key 1")])
     headers = [Chunks(store, 4).header for store in running.stores.values() if store.head]
     names = ("rows", "records", "outputs", "dropped")
@@ -172,116 +164,35 @@ def test_rows_sizes_and_counts_are_divided(tmp_path: Path) -> None:
         sum(len(chunk) for chunk in store.chunks.values()) for store in running.stores.values() if store.head
     ]
     assert [header.state_bytes for header in headers] == sizes
-    running.reshard(2, tmp_path, {"count": (0, 0)})
+    running.migrate(2, {"count": (0, 0)})
     running.batch([_entry(running.plan.pipeline, 1_001, key="key 1")])
     headers = [Chunks(store, 2).header for store in running.stores.values() if store.head]
     assert [sum(getattr(header, name) for header in headers) for name in names] == [299, 301, 301, 301]
 
 
-def test_a_record_that_came_before_is_recognized(tmp_path: Path) -> None:
-    running = _counted(tmp_path)
+def test_a_record_that_came_before_is_recognized() -> None:
+    running = _counted()
     before = running.outputs.total()
     running.batch([_entry(running.plan.pipeline, 7, key="key 7")])
     assert running.outputs.total() == before
 
 
-def test_a_micro_batch_that_is_run_again_installs_the_same(tmp_path: Path) -> None:
-    """The first micro-batch after the change is lost with its driver. It is run again on the state before it."""
-    running = _counted(tmp_path)
-    stores = {
-        group: (store.head, dict(store.chunks), store.timer_ms) for group, store in running.stores.items()
-    }
-    outputs, number, entry = (
-        running.outputs.copy(),
-        running.number,
-        _entry(running.plan.pipeline, 1_000, key="key 1"),
-    )
-    running.batch([entry])
-    once = running.outputs.copy()
-    for group, store in running.stores.items():
-        store.head, store.chunks, store.timer_ms = stores[group]
-    running.outputs, running.number = outputs, number
-    running.batch([entry])
-    assert running.outputs == once
-
-
-def test_all_intervals_are_woken_until_all_have_committed(tmp_path: Path) -> None:
-    running = _counted(tmp_path)
-    plan, first = running.plan, running.number
-    assert plan.reshard is not None
-    groups = plan.groups["count"]
-    assert set(to_wake(plan, first, taken=False)) == {*groups, *plan.retired["count"]}
-    watch = Watch(plan, tmp_path / "1")
-    watch.take(groups[:2], first)
-    watch.take(groups[2:], first + 1)
-    assert (watch.taken, is_done(tmp_path / "1")) == (False, False)
-    assert to_wake(plan, first + 2, taken=watch.taken)
-    watch.take([], first + 2)
-    assert (watch.taken, is_done(tmp_path / "1")) == (True, True)
-    assert to_wake(plan, first + 2, taken=watch.taken) == ()
-
-
-def test_old_intervals_of_another_driver_are_refused(tmp_path: Path) -> None:
-    """A driver that was presumed dead has gone on with the old intervals."""
-    running = query(_counting(), intervals=2)
-    running.batch([_entry(running.plan.pipeline, 1)])
-    running.batch()
-    zombie, number = running.plan, running.number
-    running.reshard(1, tmp_path)
-    running.plan, resharded = zombie, running.plan
-    running.batch([_entry(running.plan.pipeline, 2)])
-    assert running.number > number
-    running.plan = resharded
-    with pytest.raises(
-        SparkHostError, match=r"has state of micro-batch 2, .* divided anew after micro-batch 1: another"
-    ):
-        running.batch([_entry(running.plan.pipeline, 3)])
-
-
-@pytest.mark.parametrize(
-    ("spoil", "problem"),
-    [
-        (lambda path: path.unlink(), "it is missing"),
-        (lambda path: os.truncate(path, path.stat().st_size - 1), "does not match its checksum"),
-    ],
-    ids=["missing", "truncated"],
-)
-def test_a_damaged_image_is_an_error(tmp_path: Path, spoil: Callable[[Path], None], problem: str) -> None:
-    running = _counted(tmp_path)
-    spoil(next((tmp_path / "1").iterdir()))
-    with pytest.raises(CheckpointDamagedError, match=problem):
-        running.batch([_entry(running.plan.pipeline, 1_000, key="key 1")])
-
-
-def test_timers_of_spark_follow(tmp_path: Path) -> None:
-    """An old interval's timer in Spark is deleted with it, and each new interval sets its own."""
+@pytest.mark.parametrize("fused", [False, True])
+def test_timers_of_spark_follow(*, fused: bool) -> None:
+    """Spark calls the interval that is due next, though it has got nothing but its image."""
     pipeline = mail()
     running = query(pipeline, intervals=3)
     left = half(running, letters(pipeline))
-    running.reshard(1, tmp_path)
-    running.batch(left[:1])  # type: ignore[arg-type]
-    timers = {
-        group: store.timer_ms for group, store in running.stores.items() if computation_of(group) == "counter"
+    before = {group: store.timer_ms for group, store in running.stores.items()}
+    running.migrate(1, fused=fused)
+    headers = {group: decode_header(data) for group, data in running.headers().items()}
+    soonest = min(at for at in before.values() if at is not None)
+    assert {group: header.timer_ms for group, header in headers.items()} == {
+        "sorter/0": None,
+        "counter/0": soonest,
     }
-    assert timers["counter/0"] is not None
-    assert (timers["counter/1"], timers["counter/2"]) == (None, None)
-    assert running.plan.reshard is not None
-    retire(running.plan.reshard, "counter/1", running.stores["counter/1"])  # Spark may call it again
-    assert running.stores["counter/1"].head is None
-
-
-def test_one_operator_for_all_levels_keeps_only_the_new_intervals(tmp_path: Path) -> None:
-    pipeline = mail()
-    running = query(pipeline, intervals=3, fused=True)
-    left = half(running, letters(pipeline))
-    running.reshard(1, tmp_path)
-    running.batch(left[:1])  # type: ignore[arg-type]
-    groups = {"sorter/0", "counter/0"}
-    headers = decode_headers(running.fused.values[HEADERS, 0])
-    assert headers.by_group.keys() == groups
-    assert headers.timers_ms.keys() == {"counter/0"}
-    assert {group for group, _ in running.fused.values} == {*groups, HEADERS}
-    assert running.fused.timer_ms == headers.timers_ms["counter/0"]
+    assert (running.fused.timer_ms if fused else running.stores["counter/0"].timer_ms) == soonest
+    assert left
 
 
 @given(st.lists(st.text(), min_size=1), st.integers(1, 6), st.data())
@@ -390,10 +301,8 @@ def _own_process(command: str | None) -> int:
 class Tower:
     """A job on Spark with nine keys."""
 
-    def __init__(
-        self, spark: SparkSession, directory: str | Path, landing: Path, layout: Layout = Layout.PIPELINED
-    ) -> None:
-        self.directory, self._spark, self._landing, self._layout = directory, spark, landing, layout
+    def __init__(self, spark: SparkSession, directory: str | Path, landing: Path) -> None:
+        self.directory, self._spark, self._landing = directory, spark, landing
         self.is_broken = False
         self.tolls = Bag[tuple[str, object]]()
         landing.mkdir()
@@ -412,7 +321,7 @@ class Tower:
         inputs = {"mail": Input(stream, key="key", timestamp="ts")}
         sinks, splits = {"tolls": self._take}, {"tolling": split}
         return deploy(
-            pipeline, inputs, directory=self.directory, sinks=sinks, intervals=intervals, splits=splits, layout=self._layout
+            pipeline, inputs, directory=self.directory, sinks=sinks, intervals=intervals, splits=splits
         )  # fmt: skip
 
     def _take(self, frame: DataFrame, _batch: int) -> None:
@@ -422,17 +331,11 @@ class Tower:
         self.tolls.update((row["key"], json.loads(row["value"])) for row in rows)
 
 
-@pytest.fixture(
-    params=[
-        "mounted",
-        *[pytest.param(place, marks=pytest.mark.nightly) for place in ("object store", "staged")],
-    ]
-)
+@pytest.fixture(params=["mounted", pytest.param("object store", marks=pytest.mark.nightly)])
 def tower(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Tower:
-    """One with its directory on a file system that is mounted, one in a store, and a staged one."""
+    """One with its directory on a file system that is mounted, and one in a store."""
     if request.param != "object store":
-        layout = Layout.STAGED if request.param == "staged" else Layout.PIPELINED
-        return Tower(spark, tmp_path / "job", tmp_path / "mail", layout)
+        return Tower(spark, tmp_path / "job", tmp_path / "mail")
     store: ObjectStore = request.getfixturevalue("object_store")
     return Tower(spark, f"{store.uri}/job", tmp_path / "mail")
 
@@ -471,7 +374,7 @@ def test_a_job_on_spark_goes_on_with_more_intervals_and_with_fewer(
 @pytest.mark.skipif(
     "cluster" not in os.environ.get("SPARK_TESTS_MASTER", ""), reason="executors of their own"
 )
-def test_what_is_killed_as_it_takes_an_image_leaves_no_trace(tower: Tower, tmp_path: Path) -> None:
+def test_what_is_killed_behind_a_migration_leaves_no_trace(tower: Tower, tmp_path: Path) -> None:
     tower.put(1)
     with tower.deploy(2) as job:
         job.await_idle()
@@ -495,95 +398,46 @@ def _killed(*_: object) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_drivers_die_and_an_image_is_damaged_in_a_store(
-    spark: SparkSession, object_store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One dies when it has written the images, the next one before its first micro-batch. Each finds what the one before left."""
-    tower = Tower(spark, f"{object_store.uri}/job", tmp_path / "mail")
-    tower.put(1)
-    with tower.deploy(2) as job:
-        job.await_idle()
-    for module, function in ((_resharding, "write_shape"), (_pipelined, "Running")):
-        with monkeypatch.context() as patched:
-            patched.setattr(module, function, _killed)
-            with pytest.raises(Killed):
-                tower.deploy(2, (1,))
-    left, counted = object_store.names_in("/job/intervals"), f"/job/intervals/{_folder(tower, spark)}"
-    assert (len(left), counted.rpartition("/")[2] in left) == (2, True)
-    tower.put(2)
-    image = f"{counted}/{object_store.names_in(counted)[0]}"
-    data, _ = object_store.objects[image]
-    object_store.put(image, data[:-1])
-    with pytest.raises(CheckpointDamagedError, match=f"{image}.* does not match its checksum"):
-        tower.deploy(2, (1,)).await_idle()
-    object_store.put(image, data)
-    _check_all_are_woken_once(tower, monkeypatch)
-    tolls = {(f"k{number}", value): 1 for number in range(9) for value in (1, 2, "ten")}
-    assert tower.tolls == tolls | {("k0", 3): 1, ("k0", 4): 1}
-    tower.deploy(2, (1,)).stop()
-    assert object_store.names_in("/job/intervals") == []
-
-
-@pytest.mark.spark
-@pytest.mark.nightly
-def test_drivers_die_and_an_image_is_damaged_in_a_staged_job(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Like the one above. The first one has begun a micro-batch: the next one finishes it with the old intervals."""
-    tower = Tower(spark, tmp_path / "job", tmp_path / "mail", Layout.STAGED)
+def test_drivers_die_on_spark(tower: Tower, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one has begun a micro-batch; the next three die before the seal, behind it, and before their own first one."""
     tower.put(1)
     tower.is_broken = True
     with tower.deploy(2) as job, pytest.raises(QueryFailedError, match="the sink is broken"):
         job.await_idle()
-    checkpoint = tmp_path / "job/checkpoints/tolling"
-    assert not is_at_rest(checkpoint)
     tower.is_broken = False
-    for module, function in ((_resharding, "write_shape"), (_staged, "Running")):
+    checkpoints = job_directory(tower.directory, spark) / "checkpoints"
+    assert not is_at_rest(checkpoints / "pipeline")
+    for module, function, intervals in (
+        (_migration, "seal", 2),
+        (_migration, "write_shape", 3),
+        (_query, "Running", 3),
+    ):
         with monkeypatch.context() as patched:
-            if module is _staged:
-                assert is_at_rest(checkpoint)
-                assert tower.tolls == {(f"k{number}", 1): 1 for number in range(9)}
             patched.setattr(module, function, _killed)
             with pytest.raises(Killed):
-                tower.deploy(2, (1,))
-    folders = sorted(tmp_path.glob("job/intervals/*"))
-    counted = tmp_path / "job/intervals" / _folder(tower, spark)
-    assert (len(folders), counted in folders) == (2, True)
-    tower.put(2)
-    image = next(counted.iterdir())
-    data = image.read_bytes()
-    image.write_bytes(data[:-1])
-    damaged = pytest.raises(CheckpointDamagedError, match=f"{image}.* does not match its checksum")
-    with damaged, tower.deploy(2, (1,)) as job:
-        job.await_idle()
-    image.write_bytes(data)
-    tower.put(13)
-    with tower.deploy(2, (1,)) as job:
-        job.await_idle()
-    assert tower.tolls == {(f"k{number}", value): 1 for number in range(9) for value in (1, 2, 3, "ten")}
-    tower.deploy(2, (1,)).stop()
-    assert list(tmp_path.glob("job/intervals/*")) == []
-
-
-def _folder(tower: Tower, spark: SparkSession) -> str:
-    shape = read_shape(job_directory(tower.directory, spark))
-    assert shape is not None
-    assert shape.reshard is not None
-    return shape.reshard.path.rpartition("/")[2]
-
-
-def _check_all_are_woken_once(tower: Tower, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Process what there is, then two files with one key: they come when all have committed. The last one brings the timers."""
-    called: list[int] = []
-
-    def take(watch: Watch, groups: list[str], batch: int, *, noted: Callable[..., None] = Watch.take) -> None:
-        called.append(len(groups))
-        noted(watch, groups, batch)
-
-    with monkeypatch.context() as patched, tower.deploy(2, (1,)) as job:
-        patched.setattr(Watch, "take", take)
-        for second in (3, 13):
+                tower.deploy(3)
+        shape = read_shape(job_directory(tower.directory, spark))
+        assert shape is not None
+        assert shape.intervals == intervals
+        assert tower.tolls == {(f"k{number}", 1): 1 for number in range(9)}
+    for second in (2, 13):
+        tower.put(second)
+        with tower.deploy(3 if second == 2 else 1) as job:
             job.await_idle()
-            tower.put(second, 1)
-        job.await_idle()
-    assert [number for number in called if number] == [3, 1, 1, 3]
+    assert tower.tolls == {(f"k{number}", value): 1 for number in range(9) for value in (1, 2, 3, "ten")}
+    left = [[place.name for place in files_in(checkpoint)] for checkpoint in files_in(checkpoints)]
+    assert sorted(map(len, left))[:2] == [1, 1], "of a checkpoint that has ended only the seal is left"
+
+
+@pytest.mark.spark
+def test_a_driver_that_goes_on_with_the_old_checkpoint_is_stopped(tower: Tower, spark: SparkSession) -> None:
+    tower.put(1)
+    with tower.deploy(2) as zombie:
+        zombie.await_idle()
+        tower._spark = spark.newSession()  # as of another process
+        with tower.deploy(3) as job:
+            tower.put(2)
+            job.await_idle()
+            with pytest.raises(HeadraceError, match=r"another driver|concurrent|Multiple streaming"):
+                zombie.await_idle()
+    assert tower.tolls == {(f"k{number}", value): 1 for number in range(9) for value in (1, 2)}
