@@ -1,5 +1,6 @@
 """``headrace check`` on what Spark itself records: event logs, and progress as JSON."""
 
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -21,15 +22,30 @@ from headrace_properties.search.judging import violations
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
 
-def check_spark_logs(path: Path, *, as_json: bool) -> ExitCode:
+def answered(verdicts: Mapping[str, Verdict], allowed: Container[str]) -> dict[str, Verdict]:
+    """Return verdicts without the questions that are answered. What is violated stays so."""
+    return {
+        name: Unknown("what it asks about is meant: --allow")
+        if isinstance(verdict, Unknown) and verdict.cut_short and name in allowed
+        else verdict
+        for name, verdict in verdicts.items()
+    }
+
+
+def check_spark_logs(path: Path, allowed: Container[str] = (), *, as_json: bool) -> ExitCode:
     """Judge the streaming queries of a log, or of a folder of logs, and print the verdicts.
+
+    Args:
+        path: the log.
+        allowed: the checks whose questions are answered.
+        as_json: print one JSON document.
 
     Raises:
         HistoryFormatError: the log cannot be read.
     """
     with stdout_reserved():
         queries = read_spark_logs(path)
-        verdicts = judge_queries(queries)
+        verdicts = answered(judge_queries(queries), allowed)
     questions = {
         name: verdict
         for name, verdict in verdicts.items()

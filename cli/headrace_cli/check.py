@@ -1,7 +1,7 @@
 """``headrace check``: judge a recorded History, of any engine."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,8 +27,9 @@ from headrace_cli._render import (
     print_violations,
 )
 from headrace_cli._signals import StopRequest, stop_requested
-from headrace_cli._spark_logs import check_spark_logs
+from headrace_cli._spark_logs import answered, check_spark_logs
 from headrace_cli._targets import load_named_promises, load_pipeline, load_promises
+from headrace_properties.histories.batch_checks import SPARK_CHECKS
 from headrace_properties.histories.file_judge import NOT_TOLD, FileJudge
 from headrace_properties.histories.micro_batches import is_spark_log
 from headrace_properties.search.judging import violations
@@ -47,6 +48,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace check history.jsonl --pipeline my_job:pipeline
   headrace check consumer.jsonl --follow --promises my_checks:promises
   headrace check /var/log/spark-events/eventlog_v2_app-1
+  headrace check spark-events --allow H13,H14
 
 [bold]Exit codes[/]
   0 holds, 1 violated, 2 usage error or malformed file, 3 unknown: a question that the file leaves open, 130 interrupted"""
@@ -76,6 +78,13 @@ FollowOption = Annotated[
         help="Wait for more lines, until the run ends, something is violated, or you press Ctrl-C.",
     ),
 ]
+AllowOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,...",
+        help="Checks whose questions are answered: what they ask about is meant. What is violated stays so.",
+    ),
+]
 
 
 def _print_schema(wanted: bool) -> None:  # noqa: FBT001  typer's way
@@ -100,20 +109,22 @@ class Checked:
         path: the file.
         reader: read it.
         judge: judged it.
-        ended: whether the run's last line was met.
         stop: what interrupted it, if anything.
+        allowed: the checks whose questions are answered.
+        ended: whether the run's last line was met.
     """
 
     path: Path
     reader: HistoryReader
     judge: FileJudge
     stop: StopRequest
+    allowed: frozenset[str] = frozenset()
     ended: bool = False
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
-        """All verdicts."""
-        return self.judge.verdicts()
+        """All verdicts, without the questions that are answered."""
+        return answered(self.judge.verdicts(), self.allowed)
 
     @property
     def code(self) -> ExitCode:
@@ -187,6 +198,7 @@ def check(
     history: FileArgument,
     pipeline: PipelineOption = None,
     promises: PromisesOption = None,
+    allow: AllowOption = None,
     follow: FollowOption = False,  # noqa: FBT002  typer's way
     schema: SchemaOption = False,  # noqa: FBT002  typer's way
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
@@ -199,7 +211,7 @@ def check(
     with tidy_errors():
         if is_spark_log(history):
             _refuse_for_spark(pipeline=pipeline, promises=promises, follow=follow)
-            raise typer.Exit(check_spark_logs(history, as_json=as_json))
+            raise typer.Exit(check_spark_logs(history, _allowed(allow, SPARK_CHECKS), as_json=as_json))
         with stdout_reserved():
             ran = [load_pipeline(pipeline)] if pipeline else None
             meant = (load_promises(pipeline) if pipeline else ()) + (
@@ -207,7 +219,8 @@ def check(
             )
             with HistoryReader(history, growing=follow) as reader, stop_requested() as stop:
                 _await_header(reader, stop)
-                checked = Checked(history, reader, FileJudge(reader.header, history, ran, meant), stop)
+                judge = FileJudge(reader.header, history, ran, meant)
+                checked = Checked(history, reader, judge, stop, _allowed(allow, judge.verdicts()))
                 if follow:
                     error_console().print(f"Following {history}; Ctrl-C ends it.", soft_wrap=True)
                 _judge(checked, follow=follow)
@@ -216,6 +229,17 @@ def check(
         else:
             checked.print(output_console())
         raise typer.Exit(checked.code)
+
+
+def _allowed(names: str | None, known: Iterable[str]) -> frozenset[str]:
+    """Return the checks that are named."""
+    asked = [name.strip() for name in (names or "").split(",") if name.strip()]
+    known = list(known)
+    unknown = [name for name in asked if name not in known]
+    if unknown:
+        problem = f"no check of this file is called {', '.join(map(repr, unknown))}"
+        raise WrongOptionError("--allow", problem, f"Its checks are: {', '.join(known)}")
+    return frozenset(asked)
 
 
 def _refuse_for_spark(**options: object) -> None:

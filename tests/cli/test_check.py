@@ -121,6 +121,26 @@ def test_what_a_file_leaves_open_is_unknown_and_says_what_answers_it(folder: Pat
     assert json.loads(run("check", "silent.jsonl", "--json").stdout)["result"] == "unknown"
 
 
+def test_a_question_that_is_answered_is_none_and_what_is_violated_stays_so(folder: Path, run: Run) -> None:
+    write_story(folder / "all.jsonl")
+    lines = [json.loads(line) for line in (folder / "all.jsonl").read_text().splitlines()]
+    silent = [line for line in lines if line.get("type") != "out" or line["stage"] != "counter"]
+    (folder / "silent.jsonl").write_text("".join(json.dumps(line) + "\n" for line in silent))
+    result = run("check", "silent.jsonl", "--allow", "H8")
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "HOLDS")
+    assert "what it asks about is meant: --allow" in result.stdout
+    doubled = [*silent[:-1], next(line for line in silent if line.get("type") == "in"), silent[-1]]
+    (folder / "doubled.jsonl").write_text("".join(json.dumps(line) + "\n" for line in doubled))
+    broken = json.loads(run("check", "doubled.jsonl", "--json", "--allow", "H8").stdout)
+    names = [name for name, one in broken["invariants"].items() if one["verdict"] == "violated"]
+    assert names
+    result = run("check", "doubled.jsonl", "--allow", ",".join(["H8", *names]))
+    assert result.exit_code == 1
+    refused = run("check", "silent.jsonl", "--allow", "H99")
+    assert refused.exit_code == 2
+    assert "--allow: no check of this file is called 'H99'" in plain(refused.stderr)
+
+
 def test_promises_judge_a_file(folder: Path, run: Run) -> None:
     (folder / "clicks.py").write_text(MODULE)
     write_story(folder / "right.jsonl")
@@ -202,6 +222,10 @@ def test_an_event_log_of_spark_is_judged_as_it_is(folder: Path, run: Run) -> Non
     document = json.loads(run("check", str(log), "--json").stdout)
     assert document["invariants"]["H13"]["verdict"] == "unknown"
     assert document["queries"][0]["name"] == "sound"
+    asked = [name for name, one in document["invariants"].items() if one["verdict"] == "unknown"]
+    allowed = json.loads(run("check", str(log), "--json", "--allow", ",".join(asked)).stdout)
+    assert allowed["result"] == "violated"
+    assert allowed["invariants"]["H13"]["why"] == "what it asks about is meant: --allow"
     refused = run("check", str(log), "--follow")
     assert refused.exit_code == 2
     assert "--follow: a log of Spark has micro-batches" in plain(refused.stderr)

@@ -436,6 +436,9 @@ BATCH_TITLES = {
 }
 """What the checks say that a History of records does not have."""
 
+SPARK_CHECKS = tuple(_CHECKS)
+"""The names of the checks, in order."""
+
 UNREACHED = frozenset(unreached for _, unreached in _CHECKS.values())
 """Why there was nothing to judge."""
 
