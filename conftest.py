@@ -23,7 +23,7 @@ OWN_SPARK = (
 LONGEST = (
     "tests/test_readme.py",
     "tests/planted/test_planted.py",
-    "tests/properties/mutants/test_mutants.py",
+    "tests/properties/proof/mutants/test_mutants.py",
     "tests/properties/test_pytest_plugin.py",
     "tests/cli/test_verify_program.py",
     "tests/cli/test_verify_spark.py",

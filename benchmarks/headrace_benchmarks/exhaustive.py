@@ -18,14 +18,14 @@ import msgspec
 
 from headrace import MILLISECOND, Computation, EngineOptions, Pipeline, Productions
 from headrace_properties.explain.narrative import narrate
-from headrace_properties.mutants import CATALOGUE, MUTANTS
+from headrace_properties.proof.mutants import CATALOGUE, MUTANTS
+from headrace_properties.proof.workloads import WORKLOADS, Echo, Windows, Workload, same
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.exhaustive import Departures, ExhaustiveSearch
 from headrace_properties.search.judging import Failure, run_plan
 from headrace_properties.search.parallel import cores
 from headrace_properties.search.scope import Scope, small_cluster
 from headrace_properties.search.strategy import search
-from headrace_properties.search.workloads import WORKLOADS, Echo, Windows, Workload, same
 from headrace_scenarios import zeitgeist
 from headrace_scenarios.zeitgeist.queries import UserSearch
 from headrace_sim import SOUND, Feed, FeedBuilder, Protocol

@@ -14,12 +14,12 @@ from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgr
 from headrace_benchmarks.sampled_runs import SampleResult, spread_sample
 from headrace_benchmarks.trace_hashes import HASH_SEEDS, digests_elsewhere
 from headrace_properties.checkers import CASES
-from headrace_properties.mutants import CATALOGUE
-from headrace_properties.mutants.hunt import Hunted, hunt_all
+from headrace_properties.proof.mutants import CATALOGUE
+from headrace_properties.proof.mutants.hunt import Hunted, hunt_all
+from headrace_properties.proof.workloads import WORKLOADS, Workload
 from headrace_properties.search.enumeration import Enumeration
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.strategy import search
-from headrace_properties.search.workloads import WORKLOADS, Workload
 from headrace_sim.faults import KINDS
 
 SOON = 100

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from headrace.history import History
+from headrace_properties.proof.oracles import ERROR, fired, plan_of, try_workload
+from headrace_properties.proof.workloads import WORKLOADS, Workload
 from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE
 from headrace_properties.search.judging import JudgedRun
-from headrace_properties.search.oracles import ERROR, fired, plan_of, try_workload
 from headrace_properties.search.parallel import spread
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.workloads import WORKLOADS, Workload
 from headrace_sim import Feed, simulate
 
 SEEDS = 1_000_000
@@ -62,7 +62,7 @@ class OracleAlarm:
 
     Attributes:
         workload: its name.
-        seed: of the input and of the plan (`headrace_properties.search.oracles.plan_of`).
+        seed: of the input and of the plan (`headrace_properties.proof.oracles.plan_of`).
         oracles: those that fired.
         message: what the first of them says.
     """

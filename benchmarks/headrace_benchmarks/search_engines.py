@@ -19,11 +19,12 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import strategies as st
 
-from headrace_properties.mutants import CATALOGUE, Mutant
+from headrace_properties.proof.mutants import CATALOGUE, Mutant
+from headrace_properties.proof.oracles import ERROR, REFERENCE
+from headrace_properties.proof.workloads import WORKLOADS, Workload
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import Failure, JudgedRun, try_plan
-from headrace_properties.search.oracles import ERROR, REFERENCE
 from headrace_properties.search.plans import (
     FAULT_SLOTS,
     HEADER_BYTES,
@@ -35,7 +36,6 @@ from headrace_properties.search.plans import (
 )
 from headrace_properties.search.smaller_plans import shrink
 from headrace_properties.search.steering import AIMED, Steering
-from headrace_properties.search.workloads import WORKLOADS, Workload
 
 MOST_RUNS = 96
 SEEDS = (3, 4, 5)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from headrace import SECOND
-from headrace_properties.search.oracles import ERROR, fired, try_workload
+from headrace_properties.proof.oracles import ERROR, fired, try_workload
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search.parallel import spread
 from headrace_properties.search.plans import Plan, ground_of
 from headrace_properties.search.step_faults import pairs_of, single_faults
-from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import FaultSchedule, StepFault
 from headrace_sim.kernel import seldom_collected
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import pyspark
 
 from headrace.spark import session
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search.on_spark import SparkExecutors
 from headrace_properties.search.parallel import Jobs, cores
 from headrace_properties.search.steering import Steering
 from headrace_properties.search.strategy import search
-from headrace_properties.search.workloads import WORKLOADS
 
 STORED = Path(__file__).parents[2] / "docs" / "report" / "pools.json"
 _MILLION = 1_000_000

@@ -14,25 +14,25 @@ from headrace_cli._documents import stdout_reserved
 from headrace_cli._progress import RunProgress
 from headrace_cli._signals import signal_of
 from headrace_cli._targets import DEFAULT_FEED, load_target
-from headrace_properties.mutation.equivalents import OURS, Key, load_notes, void
-from headrace_properties.mutation.measuring import Measured, Unreached, judge_patch, measure, unreached
-from headrace_properties.mutation.mutant_judge import Judgement
-from headrace_properties.mutation.mutant_runs import Runs, RunsSpec, engine_spec, pipeline_runs
-from headrace_properties.mutation.operators import Mutation
-from headrace_properties.mutation.patches import PatchError, apply_patch
-from headrace_properties.mutation.reports import survivors_of
-from headrace_properties.mutation.sampling import (
+from headrace_properties.pipeline_target import PipelineTarget
+from headrace_properties.proof.mutation.equivalents import OURS, Key, load_notes, void
+from headrace_properties.proof.mutation.measuring import Measured, Unreached, judge_patch, measure, unreached
+from headrace_properties.proof.mutation.mutant_judge import Judgement
+from headrace_properties.proof.mutation.mutant_runs import Runs, RunsSpec, engine_spec, pipeline_runs
+from headrace_properties.proof.mutation.operators import Mutation
+from headrace_properties.proof.mutation.patches import PatchError, apply_patch
+from headrace_properties.proof.mutation.reports import survivors_of
+from headrace_properties.proof.mutation.sampling import (
     Module,
     engine_modules,
     module_of,
     mutants_of,
     sample,
 )
-from headrace_properties.mutation.survey import Survey, bits, lines_of, survey
-from headrace_properties.pipeline_target import PipelineTarget
+from headrace_properties.proof.mutation.survey import Survey, bits, lines_of, survey
+from headrace_properties.proof.workloads import Workload
 from headrace_properties.search.origins import user_modules
 from headrace_properties.search.user_lines import unreached as unreached_methods
-from headrace_properties.search.workloads import Workload
 from headrace_sim import versions_of
 
 NOTES = "equivalent-mutants.toml"

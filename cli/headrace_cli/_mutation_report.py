@@ -12,9 +12,9 @@ from headrace_cli._exit import ExitCode
 from headrace_cli._mutation import AutomaticResult, PatchResult
 from headrace_cli._render import counted, plain_table, print_heading, print_lines, print_table, print_text
 from headrace_cli._unseen import line_ranges, shown_path
-from headrace_properties.mutation.equivalents import key_of
-from headrace_properties.mutation.measuring import Measured, Unreached
-from headrace_properties.mutation.sampling import package_of
+from headrace_properties.proof.mutation.equivalents import key_of
+from headrace_properties.proof.mutation.measuring import Measured, Unreached
+from headrace_properties.proof.mutation.sampling import package_of
 
 # Automatic mutants
 

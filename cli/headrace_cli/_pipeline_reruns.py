@@ -25,11 +25,11 @@ from headrace_cli._targets import load_target
 from headrace_cli._until import Until, cut, print_until
 from headrace_cli._when import measure, print_rates
 from headrace_properties.findings import Family
-from headrace_properties.mutants import protocol_named
 from headrace_properties.pipeline_target import PipelineTarget
 from headrace_properties.pipeline_trials import shown_again
 from headrace_properties.printable import describe_input
 from headrace_properties.promises import PromiseError
+from headrace_properties.proof.mutants import protocol_named
 from headrace_properties.replays import ERROR, Replay, kind_of
 from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.inevitability import FailureRates

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headrace_cli._exit import UnknownWithoutError
-from headrace_properties.mutants import MUTANTS
+from headrace_properties.proof.mutants import MUTANTS
 from headrace_sim import SOUND, Protocol
 
 _PREFIX = "without "

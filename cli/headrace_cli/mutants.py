@@ -24,8 +24,8 @@ from headrace_cli._pools import PoolOptions
 from headrace_cli._progress import RunProgress
 from headrace_cli._render import plain_table, print_table
 from headrace_cli._signals import signal_of
-from headrace_properties.mutants import CATALOGUE, Mutant
-from headrace_properties.mutants.hunt import Hunted, hunt_all
+from headrace_properties.proof.mutants import CATALOGUE, Mutant
+from headrace_properties.proof.mutants.hunt import Hunted, hunt_all
 from headrace_properties.search.parallel import Jobs
 
 app = typer.Typer(add_completion=False)

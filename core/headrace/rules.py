@@ -7,9 +7,9 @@ Rules of this file:
   the values, ask the rule and act on its answer. They decide nothing themselves.
 * Each docstring states, in the paper's verbs, the sentence that the rule carries out, with its section. A departure from the
   paper begins ``Deviation:``; a decision on which the paper is silent begins ``Choice:``.
-* A broken protocol is a subclass that overrides a rule (`headrace_properties.mutants`). docs/protocol.md lists each sentence
-  with its rule, the mutants that break it and the invariants that catch them. ``python -m docs.scripts.tables`` makes that
-  table from these docstrings: run it after every change of this file.
+* A broken protocol is a subclass that overrides a rule (`headrace_properties.proof.mutants`). docs/protocol.md lists each
+  sentence with its rule, the mutants that break it and the invariants that catch them. ``python -m docs.scripts.tables`` makes
+  that table from these docstrings: run it after every change of this file.
 """
 
 import enum

@@ -54,14 +54,12 @@ PACKAGES = (
         (
             (
                 ("recheck", "runs recorded runs again by today's code"),
-                ("mutation", "breaks code at random"),
+                ("proof", "of the house: broken protocols"),
             ),
             (
-                ("mutants", "broken protocols"),
                 ("explain", "causes in words"),
                 ("user_code", "users' own bugs"),
                 ("spark_jobs", "Spark's own API"),
-                ("dataflow", "a model of the layer"),
             ),
             (
                 ("histories", "recorded runs, judged"),

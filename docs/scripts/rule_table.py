@@ -16,8 +16,8 @@ from pathlib import Path
 
 import headrace
 from headrace.rules import Rules
-from headrace_properties.mutants import CATALOGUE
-from headrace_properties.mutants.mutant import RULE_NAMES, Mutant
+from headrace_properties.proof.mutants import CATALOGUE
+from headrace_properties.proof.mutants.mutant import RULE_NAMES, Mutant
 
 COST_ONLY = {
     "is_straggler": "no invariant: waiting longer delays senders, waiting less writes more checkpoints (REPORT.md, 6.1.3)",

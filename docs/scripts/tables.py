@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from docs.scripts.rule_table import COST_ONLY, RuleRow, departures, rule_rows
-from headrace_properties.mutants import CATALOGUE, Mutant
+from headrace_properties.proof.mutants import CATALOGUE, Mutant
 
 DOCS = Path(__file__).parents[1]
 _SOURCE = "https://github.com/headrace/headrace/blob/main/"

@@ -5,11 +5,11 @@ import pytest
 from headrace_benchmarks import single_faults
 from headrace_benchmarks.search_engines import CHOSEN_BY, MUTANTS
 from headrace_benchmarks.single_faults import main, try_all
-from headrace_properties.mutants import CATALOGUE
+from headrace_properties.proof.mutants import CATALOGUE
+from headrace_properties.proof.oracles import try_workload
+from headrace_properties.proof.workloads import Workload
 from headrace_properties.search.judging import JudgedRun
-from headrace_properties.search.oracles import try_workload
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.workloads import Workload
 from headrace_sim import Feed
 
 

@@ -12,7 +12,7 @@ from headrace import SECOND
 from headrace_cli._files import OutputFiles
 from headrace_cli._kept import save_failure
 from headrace_cli._targets import load_target
-from headrace_properties.mutants import MUTANTS
+from headrace_properties.proof.mutants import MUTANTS
 from headrace_properties.replays import messages_of, to_replay
 from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.judging import Failure, run_plan, violations

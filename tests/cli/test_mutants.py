@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from headrace_properties.mutants import CATALOGUE
-from headrace_properties.mutants.hunt import Hunted
+from headrace_properties.proof.mutants import CATALOGUE
+from headrace_properties.proof.mutants.hunt import Hunted
 from tests.cli.rig import Run
 from tests.properties.oracle_names import oracle_names
 

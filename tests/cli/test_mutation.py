@@ -9,11 +9,11 @@ from rich.console import Console
 from headrace_cli import _mutation
 from headrace_cli._mutation import AutomaticResult
 from headrace_cli._mutation_report import exit_code, print_automatic
-from headrace_properties.mutation import measuring
-from headrace_properties.mutation.measuring import Measured
-from headrace_properties.mutation.mutant_judge import Judgement
-from headrace_properties.mutation.mutant_runs import RunsSpec, engine_spec
-from headrace_properties.mutation.sampling import engine_modules, mutants_of
+from headrace_properties.proof.mutation import measuring
+from headrace_properties.proof.mutation.measuring import Measured
+from headrace_properties.proof.mutation.mutant_judge import Judgement
+from headrace_properties.proof.mutation.mutant_runs import RunsSpec, engine_spec
+from headrace_properties.proof.mutation.sampling import engine_modules, mutants_of
 from tests.cli.rig import Run
 
 PIPELINE = (

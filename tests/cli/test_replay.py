@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from headrace_cli._signals import Stopped
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.replays import REPLAY_FORMAT, Replay
 from headrace_properties.search.inevitability import failure_rates
 from headrace_properties.search.plans import PLAN_BYTES, decode_plan, ground_of
 from headrace_properties.search.plausible import implausible
-from headrace_properties.search.workloads import WORKLOADS
 from tests.cli.rig import MODULES, Run, plain, run_process, save_zombie
 
 

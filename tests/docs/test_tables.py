@@ -8,7 +8,7 @@ import pytest
 from docs.scripts import tables
 from docs.scripts.rule_table import COST_ONLY, ENGINE, RuleRow, departures, rule_rows
 from headrace.rules import Rules
-from headrace_properties.mutants import CATALOGUE
+from headrace_properties.proof.mutants import CATALOGUE
 from tests.readme_blocks import DOCS, ROOT
 
 ROWS = rule_rows()

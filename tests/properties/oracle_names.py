@@ -2,9 +2,9 @@
 
 from headrace_properties.checkers import all_checkers
 from headrace_properties.checkers.catalogue import is_about_code
-from headrace_properties.search.calm import CALM
-from headrace_properties.search.oracles import ERROR, EXPECTED, REFERENCE
-from headrace_properties.search.workloads import WORKLOADS
+from headrace_properties.proof.calm import CALM
+from headrace_properties.proof.oracles import ERROR, EXPECTED, REFERENCE
+from headrace_properties.proof.workloads import WORKLOADS
 
 
 def oracle_names() -> set[str]:

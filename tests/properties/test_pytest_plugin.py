@@ -25,7 +25,7 @@ def test_views_hold(headrace_verify):
 """
 
 BREAKS = """
-from headrace_properties.mutants import MUTANTS
+from headrace_properties.proof.mutants import MUTANTS
 from views import feed, pipeline
 
 def test_views_hold(headrace_verify):

@@ -11,8 +11,8 @@ import pytest
 from headrace import HistoryFormatError
 from headrace_properties.findings import Family, Kind
 from headrace_properties.kept_failures import KeptFailures
-from headrace_properties.mutants import protocol_named
 from headrace_properties.pipeline_trials import shown_again
+from headrace_properties.proof.mutants import protocol_named
 from headrace_properties.replays import ERROR, REPLAY_FORMAT, Replay, read_replay, to_replay
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import run_plan, violations

@@ -14,8 +14,8 @@ from headrace.delivery.routing import OUTSIDE_ADDRESS
 from headrace.history import Activation, History
 from headrace.wire import messages as m
 from headrace_benchmarks.sampled_runs import case_of
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search.step_faults import single_faults
-from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import ClusterOptions, FaultSchedule, simulate
 
 ANSWERS = {

@@ -15,7 +15,7 @@ from headrace import (
 from headrace.history import FaultStruck, Output, RunEnded
 from headrace.wire.effects import Send
 from headrace_properties.checkers import judge
-from headrace_properties.search.workloads import Counting
+from headrace_properties.proof.workloads import Counting
 from headrace_properties.verdict import Unknown, Violated
 from headrace_sim import Cluster, ClusterOptions, Constant, FeedBuilder, simulate, start
 from headrace_sim.faults import DropMessages

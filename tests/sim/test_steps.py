@@ -8,7 +8,7 @@ from headrace import MILLISECOND, SECOND, OptionsError, format_time
 from headrace.history import Applied, Delivered, Event, FaultStruck, History, IntervalMinted, StepReached
 from headrace.wire.messages import MoveInterval
 from headrace_properties.checkers import judge
-from headrace_properties.search.workloads import tallies
+from headrace_properties.proof.workloads import tallies
 from headrace_properties.verdict import Violated
 from headrace_sim import Does, FaultSchedule, Moment, Step, StepFault, simulate, start
 from headrace_sim import faults as f

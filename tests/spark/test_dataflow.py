@@ -12,8 +12,8 @@ from headrace import MINUTE, SECOND, Pipeline
 from headrace.dataflow import MicroBatch, Pane
 from headrace.spark.jobs.attach import attach
 from headrace.spark.jobs.recorded_input import Landing, landed
-from headrace_properties.dataflow.model import EmittedPane, InputStep, run_model
-from headrace_properties.dataflow.transcripts import (
+from headrace_properties.proof.dataflow.model import EmittedPane, InputStep, run_model
+from headrace_properties.proof.dataflow.transcripts import (
     bare,
     emission_of,
     feed_of,

@@ -23,8 +23,9 @@ import headrace.spark
 from headrace import Computation, Context, Pipeline, Record
 from headrace.spark import SparkHostError
 from headrace_cli.main import app
-from headrace_properties.mutants import MUTANTS
-from headrace_properties.mutants.hunt import Hunted, hunt_all
+from headrace_properties.proof.mutants import MUTANTS
+from headrace_properties.proof.mutants.hunt import Hunted, hunt_all
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search.application import Application
 from headrace_properties.search.enumeration import Enumeration
 from headrace_properties.search.exhaustive import ExhaustiveSearch
@@ -35,7 +36,6 @@ from headrace_properties.search.scope import Scope
 from headrace_properties.search.steering import Steering
 from headrace_properties.search.strategy import search
 from headrace_properties.search.verification import Verification
-from headrace_properties.search.workloads import WORKLOADS
 from headrace_scenarios.chaos.processes import ancestor, processes_of, send
 from tests.cli.rig import VIEWS, environment
 from tests.sim.rig import letters

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from headrace_properties.dataflow.transcripts import committed_panes, feed_of
+from headrace_properties.proof.dataflow.transcripts import committed_panes, feed_of
 from headrace_scenarios.figures.dataflow import LEAD_US, DataflowFigure, differences, figures, steps
 from headrace_scenarios.figures.dataflow_chart import Drawing, text_of
 from headrace_scenarios.scenario import Scenario, Story

@@ -17,8 +17,8 @@ from headrace.wire.messages import ChangeTopology
 from headrace.wire.rows import Production
 from headrace_properties.checkers import judge
 from headrace_properties.checkers.consumers import OtherPipelineError
-from headrace_properties.mutants import protocol_named
-from headrace_properties.search.workloads import WORKLOADS
+from headrace_properties.proof.mutants import protocol_named
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.verdict import Holds, Violated
 from headrace_sim import FaultSchedule, simulate
 from headrace_sim import faults as f

@@ -21,7 +21,7 @@ from headrace_properties.explain.causality import (
     messages_of,
     numbers_of,
 )
-from headrace_properties.search.workloads import WORKLOADS
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_scenarios.catalogue import SCENARIOS
 from tests.properties.stories import healthy, timer
 

@@ -28,11 +28,11 @@ from headrace_properties.explain.decoding import Codecs
 from headrace_properties.explain.narrative import Narrative, narrate
 from headrace_properties.explain.step_sentences import StepSentences
 from headrace_properties.explain.waiting import waiting_for
-from headrace_properties.mutants import CATALOGUE, Probe
+from headrace_properties.proof.mutants import CATALOGUE, Probe
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import run_plan
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.workloads import WORKLOADS
 from headrace_properties.verdict import Awaited, AwaitedKind, Violated
 from headrace_sim import FaultSchedule
 from headrace_sim import faults as f

@@ -12,10 +12,10 @@ from headrace.worker import soft_state
 from headrace.worker.running import StepRun
 from headrace.worker.seen import SeenFilter
 from headrace.worker.soft_state import SoftState
-from headrace_properties.mutation.disturbed import try_disturbed
-from headrace_properties.mutation.mutant_runs import engine_spec
-from headrace_properties.search.oracles import plan_of, try_workload
-from headrace_properties.search.workloads import WORKLOADS
+from headrace_properties.proof.mutation.disturbed import try_disturbed
+from headrace_properties.proof.mutation.mutant_runs import engine_spec
+from headrace_properties.proof.oracles import plan_of, try_workload
+from headrace_properties.proof.workloads import WORKLOADS
 
 
 def _error() -> str:

@@ -1,8 +1,8 @@
 """Where faults struck is counted from the History, whatever planned them."""
 
 from headrace import SECOND
+from headrace_properties.proof.workloads import tallies
 from headrace_properties.search.coverage import Spot, covered
-from headrace_properties.search.workloads import tallies
 from headrace_sim import Does, FaultSchedule, Moment, Step, StepFault, simulate
 from headrace_sim import faults as f
 

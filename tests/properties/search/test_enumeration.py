@@ -2,14 +2,14 @@
 
 import pytest
 
-from headrace_properties.mutants import MUTANTS
+from headrace_properties.proof.mutants import MUTANTS
+from headrace_properties.proof.workloads import WORKLOADS, Workload, tallies
 from headrace_properties.search.enumeration import Enumeration
 from headrace_properties.search.plans import ground_of
 from headrace_properties.search.scope import small_cluster
 from headrace_properties.search.step_faults import faults_at, pairs_of, single_faults, steps_of
 from headrace_properties.search.strategy import search
 from headrace_properties.search.verification import Verification
-from headrace_properties.search.workloads import WORKLOADS, Workload, tallies
 from headrace_sim import ClusterOptions, Does, Step
 from headrace_sim import faults as f
 

@@ -12,7 +12,8 @@ from headrace.history import History
 from headrace.wire import messages as m
 from headrace_benchmarks.exhaustive import count_without_reduction
 from headrace_properties.checkers import judge, reached
-from headrace_properties.mutants import CATALOGUE, MUTANTS
+from headrace_properties.proof.mutants import CATALOGUE, MUTANTS
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.replays import messages_of, read_replay, to_replay
 from headrace_properties.results import result_of
 from headrace_properties.search.application import PipelineTrial
@@ -21,7 +22,6 @@ from headrace_properties.search.judging import JudgedRun, arrivals_of, run_plan,
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.scope import Scope, small_cluster
 from headrace_properties.search.strategy import search
-from headrace_properties.search.workloads import WORKLOADS
 from headrace_properties.target import PipelineSource
 from headrace_sim import SOUND, Delay, Protocol, arrivals, versions_of
 from tests.properties.search.every_run import every_run

@@ -6,12 +6,12 @@ import sys
 
 from headrace_benchmarks.sampled_runs import case_of
 from headrace_benchmarks.trace_hashes import HASH_SEEDS, digests, digests_elsewhere
-from headrace_properties.mutants import MUTANTS
+from headrace_properties.proof.mutants import MUTANTS
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.replays import messages_of, to_replay
 from headrace_properties.search.application import Application
 from headrace_properties.search.steering import Steering
 from headrace_properties.search.strategy import search
-from headrace_properties.search.workloads import WORKLOADS
 from headrace_properties.target import PipelineSource
 from headrace_sim import SOUND, Feed
 from tests.sim.rig import letters, mail

@@ -5,7 +5,7 @@ import pytest
 
 from headrace.history import FaultStruck, History
 from headrace.wire.messages import MergeIntervals
-from headrace_properties.mutants import MUTANTS
+from headrace_properties.proof.mutants import MUTANTS
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.inevitability import CONTINUATIONS, FailureRates, failure_rates
 from headrace_properties.search.judging import run_plan, violations

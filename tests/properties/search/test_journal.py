@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search import journal
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.exhaustive import ExhaustiveSearch
@@ -13,7 +14,6 @@ from headrace_properties.search.lineage import LineageSearch
 from headrace_properties.search.scope import Scope
 from headrace_properties.search.strategy import search
 from headrace_properties.search.verification import Verification
-from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import Protocol
 
 TALLIES = WORKLOADS["tallies"].application

@@ -9,12 +9,12 @@ import pytest
 
 from headrace import Computation, Context, Pipeline, Record, Timer
 from headrace.rules import Rules
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search import judging
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import try_plan
 from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import NO_FAULTS, ClusterOptions, FeedBuilder, Protocol, simulate
 from headrace_sim.kernel import EndlessRunError
 

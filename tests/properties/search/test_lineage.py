@@ -3,7 +3,8 @@
 import pytest
 
 from headrace import OptionsError
-from headrace_properties.mutants import CATALOGUE, MUTANTS
+from headrace_properties.proof.mutants import CATALOGUE, MUTANTS
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.results import result_of
 from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.judging import run_plan
@@ -11,7 +12,6 @@ from headrace_properties.search.lineage import LINEAGE_KINDS, Lineage, LineageSe
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.scope import Scope
 from headrace_properties.search.strategy import search
-from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import Does, FaultSchedule, StepFault
 from headrace_sim.faults import DropMessage
 

@@ -18,7 +18,7 @@ from headrace.history import (
     WriteRefused,
 )
 from headrace.wire.messages import MergeIntervals, MoveInterval, SplitInterval
-from headrace_properties.mutants import MUTANTS
+from headrace_properties.proof.mutants import MUTANTS
 from headrace_scenarios import zeitgeist
 from headrace_sim import SOUND, Feed, Protocol
 from headrace_sim.faults import DelayCommit, DuplicateCommit, LoseCommit, LoseReply

@@ -6,14 +6,14 @@ from itertools import combinations
 import pytest
 
 from headrace import MILLISECOND, OptionsError
-from headrace_properties.mutants import CATALOGUE
+from headrace_properties.proof.mutants import CATALOGUE
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import try_plan
 from headrace_properties.search.ordering import Ordering, ordering_of
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.steering import Steering
 from headrace_properties.search.strategy import search
-from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import NO_FAULTS, Arrivals, ClusterOptions, LogNormal, Priorities, simulate
 from headrace_sim.arrivals import Arrival
 

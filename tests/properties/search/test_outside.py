@@ -7,6 +7,7 @@ import pytest
 
 from headrace import SECOND, OptionsError
 from headrace.store.mediator import Mediator
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.results import result_of
 from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.exhaustive import ExhaustiveSearch
@@ -17,7 +18,6 @@ from headrace_properties.search.plans import Plan
 from headrace_properties.search.scope import Scope, small_cluster
 from headrace_properties.search.steering import Steering
 from headrace_properties.search.strategy import search
-from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import FaultSchedule
 from headrace_sim.endpoints.breaches import Breaches
 from headrace_sim.faults import ASSUMPTIONS, Breach, BreakStore

@@ -11,10 +11,10 @@ import pytest
 from headrace_benchmarks.harness import NOT_BY_CHANCE
 from headrace_benchmarks.sampled_runs import SampleResult, case_of, run_sample, spread_sample
 from headrace_properties.checkers import CASES
-from headrace_properties.mutants import MUTANTS
-from headrace_properties.search.oracles import fired, try_workload
+from headrace_properties.proof.mutants import MUTANTS
+from headrace_properties.proof.oracles import fired, try_workload
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.workloads import WORKLOADS
 
 PROBED = 1_000
 REPEATED = 100

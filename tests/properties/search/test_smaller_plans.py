@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from headrace import SECOND
+from headrace_properties.proof.workloads import tallies
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import Failure, JudgedRun
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.smaller_plans import BUDGET, shrink
-from headrace_properties.search.workloads import tallies
 from headrace_properties.shrinking import Budget
 from headrace_properties.verdict import Violated
 from headrace_sim import Does, Feed, Step, StepFault

@@ -10,6 +10,7 @@ import pytest
 from hypothesis.internal.conjecture import providers
 
 from headrace import SECOND
+from headrace_properties.proof.workloads import tallies
 from headrace_properties.search.application import Application
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.fault_kinds import FIRST_TABLE
@@ -18,7 +19,6 @@ from headrace_properties.search.judging import try_plan
 from headrace_properties.search.plans import PLAN_BYTES, Plan
 from headrace_properties.search.steering import AIMED, ROUND, Steering, drawn, spot_of
 from headrace_properties.search.step_faults import STEP_TABLES, faults_at, single_faults
-from headrace_properties.search.workloads import tallies
 from headrace_sim import ClusterOptions, Does, FaultSchedule, Step, StepFault
 from headrace_sim.faults import Slow
 

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from headrace import OptionsError
-from headrace_properties.mutants import CATALOGUE, MUTANTS
+from headrace_properties.proof.mutants import CATALOGUE, MUTANTS
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search.application import Application
 from headrace_properties.search.enumeration import Enumeration
 from headrace_properties.search.exhaustive import ExhaustiveSearch
@@ -18,7 +19,6 @@ from headrace_properties.search.scope import Scope
 from headrace_properties.search.steering import Steering
 from headrace_properties.search.strategy import Strategy, search
 from headrace_properties.search.verification import Verification
-from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import Protocol
 
 STRATEGIES: dict[str, Callable[[Application, Protocol, int], Strategy]] = {

@@ -12,7 +12,7 @@ from headrace import SECOND, Computation, Context, Pipeline, Productions, Record
 from headrace.history import FaultStruck
 from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.findings import Family
-from headrace_properties.mutants import MUTANTS
+from headrace_properties.proof.mutants import MUTANTS
 from headrace_properties.replays import ERROR, REPLAY_FORMAT, Replay, messages_of, to_replay
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import JudgedRun, run_plan, violations

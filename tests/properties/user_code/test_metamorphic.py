@@ -26,8 +26,8 @@ from headrace import (
 from headrace.store.mediator import Mediator
 from headrace.wire.effects import SourceRecord
 from headrace.worker.soft_state import SoftState
+from headrace_properties.proof.workloads import WORKLOADS, Echo, Refusing, Workload, city
 from headrace_properties.reference import Emitted, RunResult
-from headrace_properties.search.workloads import WORKLOADS, Echo, Refusing, Workload, city
 from headrace_properties.shrinking import Budget, fewest
 from headrace_properties.user_code.comparison import without_ids
 from headrace_properties.user_code.examiner import examine

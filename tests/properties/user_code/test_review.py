@@ -14,9 +14,9 @@ import pytest
 from headrace import SECOND, Computation, Context, DeadLetter, Pipeline, Record
 from headrace.dataflow import AtCount, FixedWindows, Repeat, Trigger, read
 from headrace_properties.findings import FindingClass
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search import apart
 from headrace_properties.search.limits import CodeLimits
-from headrace_properties.search.workloads import WORKLOADS
 from headrace_properties.user_code import metamorphic
 from headrace_properties.user_code import review as reviewing
 from headrace_properties.user_code.habits import Habit, habit_of

@@ -6,8 +6,8 @@ import pytest
 
 from headrace import MINUTE, SECOND
 from headrace.dataflow import Window
-from headrace_properties.dataflow.model import run_model
-from headrace_properties.dataflow.transcripts import committed_panes, feed_of, run_layer
+from headrace_properties.proof.dataflow.model import run_model
+from headrace_properties.proof.dataflow.transcripts import committed_panes, feed_of, run_layer
 from headrace_scenarios.figures.dataflow import (
     LEAD_US,
     DataflowFigure,

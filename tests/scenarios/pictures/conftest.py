@@ -3,8 +3,8 @@
 import pytest
 
 from headrace.history import History
-from headrace_properties.search.oracles import plan_of
-from headrace_properties.search.workloads import WORKLOADS
+from headrace_properties.proof.oracles import plan_of
+from headrace_properties.proof.workloads import WORKLOADS
 from headrace_scenarios.catalogue import SCENARIOS
 from headrace_sim import simulate
 
