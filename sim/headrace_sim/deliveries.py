@@ -258,7 +258,10 @@ def _counted_up(value: Any, number: int) -> Any:
 
 
 def _last(batches: Batches) -> list[list[Row]]:
-    return [*map(list, batches), list(chain.from_iterable(batches))]
+    if not batches:
+        return []
+    *earlier, last = batches  # a further batch would have an id of its own, which a sink may keep
+    return [*map(list, earlier), [*last, *chain.from_iterable(batches)]]
 
 
 def _again(batches: Batches) -> list[list[Row]]:

@@ -196,7 +196,7 @@ def test_json_names_the_line_and_the_fault(payments: Path, run: Run) -> None:
     assert (document["result"], document["effects"], finding["kind"]) == ("violated", [2, 2], "twice")
     assert (finding["class"], finding["trial"]["fault"]) == (
         "violated",
-        {"kind": "killed", "batch": 0, "effect": 2},
+        {"kind": "killed", "batch": 0, "effect": 2, "of_burst": False},
     )
     assert (Path(finding["place"]["file"]).name, finding["place"]["line"]) == ("payments.py", 13)
 
