@@ -8,6 +8,8 @@ import pytest
 
 from headrace_sim.deliveries import DELIVERIES, Delivery, future_row, spoiled_rows
 from headrace_sim.spark.sinks import SinkReport, Wrong, check_sink, try_fault
+from headrace_sim.spark.sinks.bursts import may_split
+from headrace_sim.spark.sinks.effects import Effect
 from tests.sim.spark.apart import call
 
 _SCHEMA = "id INT, price DOUBLE"
@@ -271,6 +273,17 @@ def test_sink_that_commits_the_parts_of_a_large_batch_apart_is_killed_between_th
         assert found.story.startswith("Of one batch of 1,200 rows, which it splits: ")
         again = call(try_fault, sink, _ROWS, _SCHEMA, found.fault, prepare=_prepare)
         assert [shown.wrong for shown in again.findings] == [Wrong.MISSING]
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"), [(["a.py:1"] * 3, False), (["a.py:1"] * 3 + ["a.py:2"], True)]
+)
+def test_only_a_sink_with_an_effect_for_a_whole_batch_is_given_a_large_one(
+    places: list[str], *, expected: bool
+) -> None:
+    """A store's client that is called for each row would only take long."""
+    effects = [Effect(0, 0, "insert", "orders", place) for place in places]
+    assert may_split([3, 1], [effects, effects[:1]]) is expected
 
 
 def test_message_of_kafka_is_spoiled_and_moved_into_the_future_in_its_value() -> None:

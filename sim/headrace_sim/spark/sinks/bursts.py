@@ -10,6 +10,23 @@ BURST_ROWS = 1_200
 """Choice: the number of rows of a burst, more than the thousand by which most code splits."""
 
 
+def may_split(rows: Sequence[int], by_batch: Sequence[Sequence[Effect]]) -> bool:
+    """Return whether a sink has an effect for a whole batch, of which a large one may have several.
+
+    One that has each effect for each row splits nothing, and would only take long. The arguments are those of `between_parts`.
+    """
+    return 1 in _usual(rows, by_batch).values()
+
+
+def _usual(rows: Sequence[int], by_batch: Sequence[Sequence[Effect]]) -> Counter[str]:
+    """Return how often each place has an effect in a batch of several rows."""
+    usual = Counter[str]()
+    for number, effects in zip(rows, by_batch, strict=True):
+        if number > 1:
+            usual |= Counter(effect.place for effect in effects)
+    return usual
+
+
 def between_parts(
     rows: Sequence[int], by_batch: Sequence[Sequence[Effect]], burst: Sequence[Effect]
 ) -> list[SinkFault]:
@@ -21,10 +38,7 @@ def between_parts(
         burst: The effects of the large one.
 
     """
-    several = [effects for number, effects in zip(rows, by_batch, strict=True) if number > 1]
-    usual = Counter[str]()
-    for effects in several:
-        usual |= Counter(effect.place for effect in effects)
+    usual = _usual(rows, by_batch)
     seen, begins = Counter[str](), list[int]()
     for number, effect in enumerate(burst):
         seen[effect.place] += 1

@@ -10,7 +10,7 @@ from headrace_sim.deliveries import REPEATS, Delivery, burst
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
-from headrace_sim.spark.sinks.bursts import BURST_ROWS, between_parts
+from headrace_sim.spark.sinks.bursts import BURST_ROWS, between_parts, may_split
 from headrace_sim.spark.sinks.calm_effects import assumed, failing, left_open, nothing_left, questions_of
 from headrace_sim.spark.sinks.contents import Contents, Expected, Item, expected, ids
 from headrace_sim.spark.sinks.delivered import Delivered
@@ -412,11 +412,11 @@ class SinkCheck:
         """Kill the sink between the parts into which it splits a large batch, and no other."""
         if self.rows_of is not RowsOf.SOURCE or self.sink.host.shares_java or self.sink.of_pipeline:
             return
-        large = self._with_burst()
+        large, rows = self._with_burst(), [*map(len, self.sink.batches)]
+        if not may_split(rows, by_batch):
+            return
         try:
-            faults = between_parts(
-                [*map(len, self.sink.batches)], by_batch, self._undisturbed(large, 0).effects
-            )
+            faults = between_parts(rows, by_batch, self._undisturbed(large, 0).effects)
             if not faults:
                 return
             again = replace(self, sink=large, asked={}, shown={}, watcher=None, progress=None)
