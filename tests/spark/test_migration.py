@@ -36,10 +36,11 @@ from headrace.spark.sources.wall_clock import Looks
 from headrace_properties.reference import run_reference
 from headrace_scenarios import zeitgeist
 from headrace_scenarios.chaos.object_store import ObjectStore
-from tests.sim.rig import letters, mail
+from headrace_sim import FeedBuilder
+from tests.sim.rig import WindowCounter, city, letters, mail
 from tests.spark import test_percentiles as outliers
 from tests.spark.microbatches import Query, half, query, rest
-from tests.spark.test_interval_task import _counting, _entry, held_pipeline
+from tests.spark.test_interval_task import Batcher, _counting, _entry, held_pipeline
 from tests.spark.test_skew import ahead
 
 DIVISIONS = st.integers(1, 5).flatmap(
@@ -105,6 +106,46 @@ def test_what_is_held_back_is_still_held(*, fused: bool) -> None:
         running.batch(tick=True)
     running.batch()
     assert running.outputs == run_reference(pipeline, feed).outputs
+
+
+class Fast(Computation):
+    """Passes letters on."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.produce("passed", record.value)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("woken", [True, False])
+def test_who_holds_the_watermark_back_says_so_anew_when_all_are_woken(*, fused: bool, woken: bool) -> None:
+    """A letter waits for wall time, and nothing else comes for its interval. Others pass the watermark by another way."""
+    pipeline = Pipeline("ways")
+    pipeline.injector("mail", outputs=["slow", "fast"])
+    pipeline.add(Batcher(), name="batcher", inputs={"slow": city}, outputs=["sorted"])
+    pipeline.add(Fast(), name="relay", inputs={"fast": city}, outputs=["passed"])
+    both = dict.fromkeys(["sorted", "passed"], lambda _: "all")
+    pipeline.add(WindowCounter(), name="counter", inputs=both, outputs=["counts", "late"])
+    builder = FeedBuilder(pipeline)
+    for second, stream in ((1, "slow"), (6, "fast"), (7, "fast")):
+        builder.record(
+            at_us=second * SECOND,
+            value={"city": "riva"},
+            timestamp=second * SECOND,
+            key="anna",
+            stream=stream,
+        )
+        builder.watermark(at_us=second * SECOND, low_watermark=second * SECOND)
+    running, entries = query(pipeline, intervals=2, fused=fused), builder.build().entries
+    running.batch(entries[:2])
+    running.batch()
+    running.migrate(3)
+    if not woken:
+        running.plan = replace(running.plan, wake_until=-1)
+    for at in (2, 4):
+        running.batch(entries[at : at + 2])
+    running.now_us += 3 * SECOND
+    running.batch(tick=True)
+    assert any(one.stream == "late" for one in running.outputs) is not woken
 
 
 @pytest.mark.parametrize("fused", [False, True])

@@ -241,13 +241,16 @@ def test_a_driver_that_has_gone_on_meanwhile_wins(
 
 @pytest.mark.parametrize("machine", ["mounted"], indirect=True)
 def test_an_input_that_stays_goes_on_where_it_was(machine: Machine) -> None:
-    """A second injector comes before it, and reads from the beginning."""
+    """Another injector takes the place of the one before it, and reads from the beginning."""
     before = read_shape(machine.directory)
     assert before is not None
+    before = msgspec.structs.replace(before, injectors=["gone", "mail"], sources=[["gone/0"], ["mail/0"]])
     now = msgspec.structs.replace(before, injectors=["post", "mail"], sources=[["post/0"], ["mail/0"]])
     assert needs_migration(before, now)
     settings: Any = SimpleNamespace(directory=machine.directory, spark=None)
-    create(machine.directory / "checkpoints/pipeline/sources/0/0", b"files")
+    entry = machine.directory / f"checkpoints/pipeline/offsets/{machine.running.number - 1}"
+    create(entry, entry.read_bytes().replace(b"\nread", b"\nof another\nread"))
+    create(machine.directory / "checkpoints/pipeline/sources/1/0", b"files")
     migrate(settings, before, now, machine.pipeline, machine.running.laid_out(2))
     moved = read_shape(machine.directory)
     assert moved is not None
@@ -255,7 +258,7 @@ def test_an_input_that_stays_goes_on_where_it_was(machine: Machine) -> None:
     assert (checkpoint / "offsets/0").read_bytes().splitlines()[2:] == [b"-", b"read"]
     assert [place.name for place in files_in(checkpoint / "sources")] == ["1"]
     assert (checkpoint / "sources/1/0").read_bytes() == b"files"
-    assert moved.batches_before == machine.running.number - 1
+    assert moved.batches_before == machine.running.number - 1 < moved.wake_until
     for log, name in (("offsets", "batchWatermarkMs"), ("commits", "nextBatchWatermarkMs")):
         told = msgspec.json.decode((checkpoint / log / "0").read_bytes().splitlines()[1])
         assert told[name] == machine.running.watermark_ms

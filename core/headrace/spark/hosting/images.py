@@ -3,6 +3,7 @@
 Rules of this file:
 
 * The driver makes the image of each new interval from the state that the old intervals' last micro-batch has committed.
+* Who holds the watermark back tells its consumers anew: the first micro-batch with any input calls all intervals.
 * Rows move packed, and their pending work with them. What an interval knew of its input is the same for all intervals of a
   computation, except for those that had nothing to do: the new ones know what the best of the old ones knew.
 """
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.api.time import MIN_TIME
 from headrace.spark.hosting.chunks import Chunks, Header, IntervalStore, MemoryStore, decode_header
 from headrace.spark.hosting.interval_task import next_timer_ms
 from headrace.spark.hosting.layout import JobPlan, computation_of
@@ -36,24 +37,18 @@ def images_of(
         low_watermark: Spark's, event time in microseconds.
     """
     images: dict[str, Image] = {}
-    held: dict[str, int] = {}
     for name in [name for level in plan.levels for name in level]:
         old = [
             _Interval(*image, intervals) for group, image in before.items() if computation_of(group) == name
         ]
         if not old:
             continue
-        holds = {
-            group: held[group] for sender in plan.pipeline.senders(name) for group in plan.groups.get(sender, ())
-            if group in held and held[group] < MAX_TIME
-        }  # fmt: skip
         groups = plan.groups[name]
         for place, group in enumerate(groups):
             store = MemoryStore()
             chunks = Chunks(store, plan.intervals)
             header = chunks.header
             _take_over(header, old, place, len(groups))
-            header.holds, header.told_to = holds, plan.pipeline.receivers(name)
             moved = {
                 key: entry
                 for before in old
@@ -69,7 +64,6 @@ def images_of(
             room.keep([
                 limited for before in old for limited in before.waiting if plan.group(name, limited[2][2]) == group
             ])  # fmt: skip
-            header.held = held[group] = min([chunks.dues()[0], *holds.values(), room.earliest])
             header.timer_ms = next_timer_ms(chunks.dues()[1], room.enters_at, low_watermark)
             chunks.write_header()
             images[group] = store.image()
