@@ -2,6 +2,7 @@
 
 import pytest
 
+from headrace import SECOND, Computation, Pipeline
 from headrace.history import Applied, Output, RunEnded
 from headrace.spark.hosting import interval_task as _interval_task
 from headrace.spark.hosting.history_export import history_of
@@ -9,6 +10,7 @@ from headrace_properties.checkers import judge
 from headrace_properties.reference import run_reference
 from headrace_properties.results import outputs_of
 from headrace_properties.verdict import Holds, Unknown, Violated
+from headrace_sim import FeedBuilder
 from tests.sim.rig import letters, mail
 from tests.spark.microbatches import run_in_batches
 from tests.spark.test_interval_task import held_pipeline, run_with_a_clock
@@ -31,6 +33,22 @@ def test_every_invariant_holds(size: int) -> None:
         f"000{n}/" for n in range(4)
     }
     assert any(isinstance(event, Output) for event in history)
+
+
+def test_what_an_injector_sends_outside_is_told() -> None:
+    """Nobody consumes a stream of it, as of its dead letters."""
+    pipeline = Pipeline("mail")
+    pipeline.injector("mail", outputs=["letters", "copies"])
+    pipeline.add(Computation(), name="box", inputs=["letters"])
+    builder = FeedBuilder(pipeline)
+    for number, stream in enumerate(("letters", "copies"), 1):
+        builder.record(at_us=number, value=number, timestamp=number, key="anna", stream=stream)
+    builder.watermark(at_us=SECOND, low_watermark=SECOND)
+    running = run_in_batches(pipeline, builder.build(), [2], history=True)
+    history = history_of(pipeline, running.events)
+    verdicts = judge(history, [pipeline])
+    assert {name: one for name, one in verdicts.items() if isinstance(one, Violated)} == {}
+    assert [event.production.stream for event in history if isinstance(event, Output)] == ["copies"]
 
 
 def test_untold_holds_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
