@@ -29,14 +29,20 @@ _HASTY = CodeLimits(call_s=1.0)
 """Choice: the limits of a call on an odd record, which may have it count up to the far future."""
 
 
-def told_of_odd_records(job: SparkJob, feed: Feed, calm: Outcome) -> Iterator[str]:
-    """Yield what is told of a query. ``calm``: its outcome on the feed as it is."""
+def told_of_odd_records(job: SparkJob, feed: Feed, calm: Outcome, *, spoiled: bool) -> Iterator[str]:
+    """Yield what is told of a query.
+
+    Args:
+        job: It, without the function of its sink, which the trials of that run.
+        feed: Its rows.
+        calm: Its outcome on them as they are.
+        spoiled: Whether rows are tried that do not parse or have nulls.
+
+    """
     yield from _resting(job, feed, calm)
     with call_time_limited(_HASTY):
         yield from _future(job, feed, calm)
-        if (
-            job.stateful or job.sink.function is None
-        ):  # else the trials of the sink have the rows of the source
+        if spoiled:
             yield from _spoiled(job, feed)
 
 

@@ -80,7 +80,9 @@ def check_job(
     with guarded(allows_effects=Cause.EFFECT in allow), call_time_limited(limits):
         report = search.run(schedules, seed, progress)
         if report.schedules == schedules:
-            odd = told_of_odd_records(replace(probe.job, sink=job.sink), feed, report.outcome)
+            # Else the trials of the sink have the rows of the source.
+            spoiled = bool(job.stateful) or job.sink.function is None
+            odd = told_of_odd_records(probe.job, feed, report.outcome, spoiled=spoiled)
             report = replace(report, notes=(*report.notes, *odd, *told_of_stops(probe)))
     asked = asked_of_runs(promises, search.tested, search.untested)
     return replace(report, unknown=(*report.unknown, *untested(asked, allow_unknown)), asked=asked)

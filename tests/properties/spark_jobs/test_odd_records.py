@@ -1,5 +1,6 @@
 """A record that does not parse, has a null, or a time of the far future is told where a query breaks on it, and only there."""
 
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,8 +10,8 @@ from pyspark.sql import Row
 
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.odd_records import told_of_odd_records
-from headrace_properties.spark_jobs.outcomes import without_sink
-from headrace_sim.spark.job import SparkJob
+from headrace_properties.spark_jobs.outcomes import check_job, without_sink
+from headrace_sim.spark.job import SparkJob, SparkSink
 from headrace_sim.spark.query.queries import run_job
 from tests.properties.spark_jobs.planted import FEED, MENDED, Processor, SumByMinute, job, minute_of
 from tests.properties.spark_jobs.test_unions import FEED as STREAMS
@@ -37,7 +38,7 @@ class LeavesOutNulls(SumByMinute):
 
 
 def _told(query: SparkJob) -> list[str]:
-    return [*told_of_odd_records(query, FEED, run_job(query, FEED))]
+    return [*told_of_odd_records(query, FEED, run_job(query, FEED), spoiled=True)]
 
 
 def test_row_of_the_far_future_and_a_null_are_told_with_their_lines() -> None:
@@ -61,13 +62,24 @@ def test_stream_that_rests_is_told_where_it_holds_the_watermark(policy: str) -> 
 
 def _told_of_streams(build: Any) -> list[str]:
     target = spark_target("both", build, schemas={"left": SCHEMA, "right": SCHEMA}, feed=STREAMS)
-    return [*told_of_odd_records(without_sink(target.job), target.feed, target.outcome())]
+    return [*told_of_odd_records(without_sink(target.job), target.feed, target.outcome(), spoiled=True)]
 
 
 def test_job_that_leaves_out_nulls_and_has_no_watermark_is_told_nothing() -> None:
     without = job(LeavesOutNulls())
     steps = tuple(step for step in without.steps if type(step).__name__ != "Watermark")
     assert _told(replace(without, steps=steps)) == []
+
+
+def _opens_a_database(_df: Any, _batch: int) -> None:
+    with sqlite3.connect("rows.db"):
+        pass
+
+
+def test_what_a_sink_may_do_in_its_own_trials_only_is_no_fault_of_a_record() -> None:
+    """A refusal of ours was told as what ends the query."""
+    query = replace(MENDED, sink=SparkSink(_opens_a_database))
+    assert not [note for note in check_job(query, FEED, schedules=10).notes if "Refused" in note]
 
 
 def test_code_that_counts_up_to_the_far_future_is_told() -> None:
