@@ -2,14 +2,13 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable
 from enum import Enum
 from itertools import chain
 from typing import Any
 
 from headrace_properties.spark_jobs.job_findings import difference_told
 from headrace_properties.user_code.comparison import DIGITS
-from headrace_sim.spark.job import Aggregate, OutputMode, SparkJob
+from headrace_sim.spark.job import Aggregate, Columns, OutputMode, SparkJob
 from headrace_sim.spark.query.queries import Outcome, hashable
 
 
@@ -69,9 +68,12 @@ def _settled(
         and updates is not Updates.ALL
         and (last_only or last.output_mode is not OutputMode.APPEND)
     ):
-        batches = [outcome.outputs[number] for number in sorted(outcome.outputs)]
+        keyed = _keyed(job, outcome, last.keys)
+        batches = [keyed[number] for number in sorted(keyed)]
         parts = batches if updates is Updates.LAST_OF_BATCH else [list(chain.from_iterable(batches))]
-        rows = Counter(chain.from_iterable(_last_by_key(part, job.output.names, last.keys) for part in parts))
+        rows = Counter(
+            row for part in parts for row in {key: hashable(_leveled(row)) for key, row in part}.values()
+        )
     else:
         rows = Counter(hashable(_leveled(row)) for row in outcome.rows().elements())
     held = {
@@ -82,12 +84,39 @@ def _settled(
     return rows, Counter((hashable(key), value) for key, value in held.items())
 
 
-def _last_by_key(rows: list[Any], columns: list[str], keys: tuple[str, ...]) -> Iterable[Any]:
+def _keyed(job: SparkJob, outcome: Outcome, keys: tuple[str, ...]) -> dict[int, list[tuple[Any, Any]]]:
+    """Return the rows of each batch, with their keys.
+
+    Where the output lacks them, those are taken that the user's own operator has made, unless a filter follows. The rows of
+    Spark's operators follow from their state, which is compared, too.
+    """
+    columns = job.output.names
     places = [columns.index(name) for name in keys if name in columns]
-    if len(places) < len(keys):
-        return ()  # the key of a row is unknown, so only the state is compared
-    last = {tuple(hashable(row[place]) for place in places): hashable(_leveled(row)) for row in rows}
-    return last.values()
+    if len(places) == len(keys):
+        return {
+            number: [(tuple(hashable(row[place]) for place in places), row) for row in rows]
+            for number, rows in outcome.outputs.items()
+        }
+    behind = job.steps[job.steps.index(job.stateful[-1]) + 1 :] if job.stateful[-1] in job.steps else ()
+    if not all(isinstance(step, Columns) and step.call in _EACH_ROW for step in behind):
+        return {}
+    return {
+        number: [(hashable(key), row) for key, row in rows if key is not None]
+        for number, rows in outcome.keyed.items()
+    }
+
+
+_EACH_ROW = {
+    "select",
+    "selectExpr",
+    "withColumn",
+    "withColumns",
+    "withColumnRenamed",
+    "drop",
+    "alias",
+    "toDF",
+}
+"""Calls that leave each row there."""
 
 
 def _leveled(value: Any, *, in_any_order: bool = False) -> Any:

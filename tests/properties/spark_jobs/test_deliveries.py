@@ -160,7 +160,7 @@ def _keeps_state_of_what_died(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: Any, batch: Any) -> Any:
         done = driven(self, batch)
         if done is None:  # the driver died: its state was written nevertheless
-            self._state = self._execute(batch)[1]
+            self._state = self._execute(batch)[1].state
         return done
 
     patch.setattr(queries._Query, "_driven", wrong)
@@ -183,7 +183,7 @@ def _zombie_writes_state(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: Any, batch: Any, rows: Any, *, zombie: bool = False) -> None:
         give(self, batch, rows, zombie=zombie)
         if zombie:
-            self._state = self._execute(batch)[1]
+            self._state = self._execute(batch)[1].state
             self._tell_state()
 
     patch.setattr(queries._Query, "_give", wrong)

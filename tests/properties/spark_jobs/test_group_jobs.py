@@ -124,6 +124,51 @@ def test_what_a_function_of_a_column_keeps_in_its_module_is_found() -> None:
     assert {finding.trial.cause for finding in report.findings} == {Cause.MEMORY}
 
 
+def _text(key: Any, count: int) -> pd.DataFrame:
+    return pd.DataFrame({"text": [f"{key[0]}={count}"]})
+
+
+def _counts_in_state(key: Any, frames: Any, state: Any) -> Iterator[pd.DataFrame]:
+    state.update(((state.getOption or (0,))[0] + sum(map(len, frames)),))
+    yield _text(key, state.get[0])
+
+
+def _counts_calls_apart(key: Any, frames: Any, state: Any) -> Iterator[pd.DataFrame]:
+    state.update((1,))
+    yield _text(key, sum(map(len, frames)))
+
+
+def _only_whole(text: str) -> bool:
+    return not text.endswith("=1")
+
+
+@pytest.mark.parametrize(
+    ("function", "filtered", "causes"),
+    [
+        (_counts_in_state, False, set()),
+        (_counts_calls_apart, False, {Cause.BATCHING}),
+        (_counts_in_state, True, set()),
+    ],
+    ids=["total", "of a batch", "total, filtered"],
+)
+def test_updates_are_compared_by_key_though_the_output_lacks_it(
+    function: Function, filtered: bool, causes: set[Cause]
+) -> None:  # fmt: skip
+    """As of a topic, whose value is all that is written. State says nothing of what is wrong."""
+
+    def build(events: Any) -> Any:
+        made = events.groupBy("user").applyInPandasWithState(
+            function, "text STRING", "n INT", "update", "NoTimeout"
+        )
+        made = made.filter(F.udf(_only_whole, "boolean")("text")) if filtered else made
+        value = made.select(F.concat("text", F.lit(";")).alias("value"))
+        return value.writeStream.outputMode("update").format("memory").queryName("q").start()
+
+    job = record(build, "user STRING, at TIMESTAMP")
+    found = check_job(job, FEED, schedules=60, allow={Cause.GROWTH}).findings
+    assert {finding.trial.cause for finding in found} == causes
+
+
 def test_sound_sessions_hold() -> None:
     report = check_job(_job(sessions), FEED, schedules=60)
     assert (report.findings, report.unknown) == ((), ())

@@ -38,7 +38,7 @@ from headrace_sim.spark.refusals import CannotFollowError, gap_in, shown_place
 from headrace_sim.spark.state.group_states import GroupOperator
 from headrace_sim.spark.state.state_server import BatchTimes
 from headrace_sim.spark.state.stores import Key, Store
-from headrace_sim.spark.state.tasks import Operator, Rows
+from headrace_sim.spark.state.tasks import Operator, Rows, Told
 
 SETTLING_BATCHES = 20
 """Maximum number of batches without data after the last row, in time mode ProcessingTime."""
@@ -98,6 +98,8 @@ class Outcome:
     state: dict[int, dict[tuple[str, Key], Any]] = field(default_factory=dict)
     # of each stateful stage: (key, expiry in ms), in order of expiry
     timers: dict[int, list[tuple[Key, int]]] = field(default_factory=dict)
+    # the rows that the last stateful stage made in each committed batch, with their keys, if it is the user's own
+    keyed: dict[int, list[tuple[Any, tuple[Any, ...]]]] = field(default_factory=dict)
     late: int = 0  # how many rows were dropped as late
     # those of them that came within the delay of their own stream: another one was ahead
     early: list[tuple[Any, ...]] = field(default_factory=list)
@@ -172,7 +174,7 @@ class _DriverDiedError(BaseException):
     """Ends a driver."""
 
 
-_Done = tuple[list[tuple[Any, ...]], dict[int, list[Store]], int, dict[int, int]]
+_Done = tuple[list[tuple[Any, ...]], "_Progress"]
 """A batch's rows, the state after it, how many rows were late, and the watermark that each stream's rows imply."""
 
 
@@ -183,6 +185,7 @@ class _Progress:
     state: dict[int, list[Store]]
     late: int = 0
     observed: dict[int, int] = field(default_factory=dict)
+    keyed: list[tuple[Any, tuple[Any, ...]]] = field(default_factory=list)
 
 
 class _Query:
@@ -258,6 +261,7 @@ class _Query:
         self._watermarks.forget()
         for batch in self.outcome.batches[len(checkpoint.batches) :]:
             self.outcome.outputs.pop(batch.number, None)
+            self.outcome.keyed.pop(batch.number, None)
         self.outcome.batches = [*checkpoint.batches]
         self._of_streams += [
             self._watermarks.of_streams() for _ in checkpoint.batches[len(self._of_streams) :]
@@ -307,18 +311,18 @@ class _Query:
         while (done := self._driven(batch)) is None:
             self._watermarks.forget()
             self._note(batch, "restart: the commit log does not have the batch")
-        rows, state, late, observed = done
+        rows, progress = done
         if fault := self._takes(FaultKind.ZOMBIE_DRIVER, batch):
             self._attempt = REPLACED
             again, *_ = self._execute(batch)
             self._attempt = ATTEMPT
             self._watermarks.forget()
             self._zombies.append((batch.number + fault.delay, batch, again))
-        self._state = state
-        self.outcome.outputs[batch.number] = rows
-        self.outcome.late += late
-        self.outcome.early += self._early if late else []
-        self._watermark = max(self._watermark, self._watermarks.after(observed))
+        self._state = progress.state
+        self.outcome.outputs[batch.number], self.outcome.keyed[batch.number] = rows, progress.keyed
+        self.outcome.late += progress.late
+        self.outcome.early += self._early if progress.late else []
+        self._watermark = max(self._watermark, self._watermarks.after(progress.observed))
         self._note(batch, "committed")
         self._tell_state()
         self.outcome.checkpoint = self._checkpoint()
@@ -380,7 +384,7 @@ class _Query:
         self._early = []
         done = _Progress(dict(self._state))
         parts = self._through(self._stages, _split(batch.rows, self._partitions), batch, done)
-        return _joined(parts), done.state, done.late, done.observed
+        return _joined(parts), done
 
     def _through(self, stages: Sequence[Stage], parts: "_Parts", batch: Batch, done: "_Progress") -> "_Parts":
         """Run a batch through stages."""
@@ -415,7 +419,10 @@ class _Query:
             read = stage.event_time
             kept = [row for row in rows if read is None or (time := read(row)) is None or time > late_ms]
         done.late += len(rows) - len(kept)
-        parts, done.state[stage.place] = self._tasks(batch, stage, kept)
+        tasks = self._tasks(batch, stage, kept)
+        parts, done.state[stage.place] = [task.rows for task in tasks], [task.store for task in tasks]
+        if stage is self._stateful[-1]:
+            done.keyed = [pair for task in tasks for pair in zip(task.keys, task.rows, strict=False)]
         if isinstance(work, Operator) and work.stage.event_time:
             self._expect_fresh(_joined(parts), stage, batch)
         if isinstance(work, Aggregation | Sessions) and work.stage.output_mode is OutputMode.COMPLETE:
@@ -448,9 +455,7 @@ class _Query:
             if (time := time_ms(row)) is not None and time < batch.late_ms:
                 raise OldRowError(stage.work.stage.place, row, batch.late_ms)
 
-    def _tasks(
-        self, batch: Batch, stage: Stage, rows: Rows
-    ) -> tuple[list[list[tuple[Any, ...]]], list[Store]]:
+    def _tasks(self, batch: Batch, stage: Stage, rows: Rows) -> list[Told]:
         operator = stage.work
         assert isinstance(operator, Stateful)
         parts: list[list[tuple[Any, ...]]] = [[] for _ in range(self._partitions)]
@@ -467,14 +472,12 @@ class _Query:
         if fault := self._takes(FaultKind.EXECUTOR_LOST, batch):
             lost = fault.partition % self._partitions
             done[lost] = self._task(batch, stage, lost, parts[lost], initial[lost])
-        return [out for out, _ in done], [store for _, store in done]
+        return done
 
     def _partition(self, key: Key) -> int:
         return crc32(byte_order(shuffled_key(key))) % self._partitions
 
-    def _task(
-        self, batch: Batch, stage: Stage, number: int, rows: Rows, initial: Rows | None
-    ) -> tuple[list[tuple[Any, ...]], Store]:
+    def _task(self, batch: Batch, stage: Stage, number: int, rows: Rows, initial: Rows | None) -> Told:
         """Run a task, with as many attempts as it takes."""
         times = BatchTimes(batch.now_ms, batch.watermark_ms - stage.lag_ms)
         place, operator = stage.place, stage.work
@@ -495,7 +498,7 @@ class _Query:
                 raise _DriverDiedError
             if any(self._takes(kind, batch, number) for kind in _AGAIN):
                 continue
-            return told.rows, told.store
+            return told
 
 
 class OldRowError(HeadraceError):

@@ -76,16 +76,18 @@ class GroupOperator:
         groups: dict[Key, list[tuple[Any, ...]]] = {}
         for row in rows:
             groups.setdefault(self.key_of(row), []).append(row)
-        out = []
+        out: list[tuple[Key, tuple[Any, ...]]] = []
         for key in sorted(groups, key=key_order):
             frames = self.input.slices(groups[key], frame_rows)
-            out += self._call(function, key, frames, changed, times, step, timed_out=False)
+            told = self._call(function, key, frames, changed, times, step, timed_out=False)
+            out += [(kept_key(key), row) for row in told]
         mode = self.stage.time_mode
         limit = times.now_ms if mode is TimeMode.PROCESSING_TIME else times.watermark_ms
         for _, key in changed.due(limit - 1) if mode is not TimeMode.NONE else ():
             empty = iter([self.input.empty_frame()])
-            out += self._call(function, key, empty, changed, times, step, timed_out=True)
-        return Told(out, changed)
+            told = self._call(function, key, empty, changed, times, step, timed_out=True)
+            out += [(kept_key(key), row) for row in told]
+        return Told([row for _, row in out], changed, [key for key, _ in out])
 
     def _call(
         self,

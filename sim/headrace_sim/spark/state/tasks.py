@@ -30,10 +30,11 @@ Rows = Sequence[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A task's result: its rows, and the store to be committed."""
+    """A task's result: its rows, and the store to be committed. ``keys``: of the rows, if the user's own operator made them."""
 
     rows: list[tuple[Any, ...]]
     store: Store
+    keys: Sequence[Key | None] = ()
 
 
 class Operator:
@@ -134,20 +135,20 @@ class Operator:
         """
         changed = store.copy()
         server = self._server(changed, times, step)
-        out = list(self._tell(rows, initial, StateClient(server, self._client_key_schema), step, frame_rows))
+        out = list(self._tell(rows, initial, server, step, frame_rows))
         if self.stage.time_mode is TimeMode.PROCESSING_TIME:
             changed.clean_up(times.now_ms)
-        return Told(out, changed)
+        return Told([row for _, row in out], changed, [key for key, _ in out])
 
     def _tell(
         self,
         rows: Rows,
         initial: Rows | None,
-        client: StateClient,
+        server: StateServer,
         step: Callable[[str], None],
         frame_rows: int | None,
-    ) -> Iterator[tuple[Any, ...]]:
-        utilities = self._driven()
+    ) -> Iterator[tuple[Key | None, tuple[Any, ...]]]:
+        utilities, client = self._driven(), StateClient(server, self._client_key_schema)
         call: Any = utilities.transformWithStateUDF
         if self._initial is not None:
             call = utilities.transformWithStateWithInitStateUDF
@@ -164,9 +165,9 @@ class Operator:
                 extra = (None if initial is None else self._given(self._initial, firsts, step, frame_rows),)
             given = self._given(self.input, own, step, frame_rows)
             yielded = call(client, _MODES.PROCESS_DATA, self._seen_key(key), given, *extra)
-            yield from self._taken(yielded, step)
-        yield from self._taken(call(client, _MODES.PROCESS_TIMER, None, iter(())), step)
-        yield from self._taken(call(client, _MODES.COMPLETE, None, iter(())), step)
+            yield from self._taken(yielded, step, server)
+        yield from self._taken(call(client, _MODES.PROCESS_TIMER, None, iter(())), step, server)
+        yield from self._taken(call(client, _MODES.COMPLETE, None, iter(())), step, server)
 
     def _seen_key(self, key: Key) -> Key:
         if not self.stage.pandas:
@@ -185,10 +186,14 @@ class Operator:
             kind.frames(rows, frame_rows) if self.stage.pandas else kind.rows(rows), step, "row"
         )
 
-    def _taken(self, yielded: Iterable[Any], step: Callable[[str], None]) -> list[tuple[Any, ...]]:
-        """Consume a call's results, and convert them."""
-        watched = stepped(yielded, step, "output")
-        return self.output.from_frames(watched) if self.stage.pandas else self.output.from_rows(watched)
+    def _taken(
+        self, yielded: Iterable[Any], step: Callable[[str], None], server: StateServer
+    ) -> Iterator[tuple[Key | None, tuple[Any, ...]]]:
+        """Consume a call's results, and convert them; yield each row with the key for which it was made."""
+        convert = self.output.from_frames if self.stage.pandas else self.output.from_rows
+        for item in stepped(yielded, step, "output"):
+            for row in convert(iter([item])):
+                yield server.key, row
 
 
 def stepped(items: Iterable[Any], step: Callable[[str], None], what: str) -> Iterator[Any]:
