@@ -8,38 +8,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
 from pathlib import Path
 
-from headrace import MAX_TIME, Pipeline
+from headrace import Pipeline
 from headrace_cli._exit import WrongOptionError
 from headrace_cli._input import InputOptions, read_input
 from headrace_cli._targets import DEFAULT_FEED, load_pipeline, load_promises, load_target
 from headrace_properties.promises import Promise
-from headrace_scenarios.zeitgeist import flights
-from headrace_scenarios.zeitgeist.flight_log import YEAR, FlightLog, LogOptions, flight_log, midnight_us
-from headrace_sim import Feed
-
-ZEITGEIST = "zeitgeist"
-"""Name of the pipeline over real flights."""
-
-SIMULATED_UNTIL = date(2013, 2, 15)
-"""Choice: the simulated cluster gets the flights until this time: the blizzard is over, and the run takes half a minute."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobInput:
-    """The input of a run.
-
-    Attributes:
-        feed: what arrives.
-        until_us: the output is complete as far as this timestamp, event time in microseconds; `MAX_TIME`: all of it.
-        flights: the log that it was made from, if it is one of flights.
-    """
-
-    feed: Feed
-    until_us: int = MAX_TIME
-    flights: FlightLog | None = None
+from headrace_scenarios.shipped import JOBS, JobInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +27,14 @@ class Job:
         pipeline: the pipeline, validated.
         input_for: makes the input for a host, by its name; for several, what the least of them can take.
         promises: those of its module.
+        pictures: names of the pictures of its findings, which belong beside its output; empty: it has no findings.
     """
 
     name: str
     pipeline: Pipeline
     input_for: Callable[[*tuple[str, ...]], JobInput]
     promises: tuple[Promise, ...] = ()
+    pictures: tuple[str, ...] = ()
 
 
 def load_job(
@@ -65,11 +43,11 @@ def load_job(
     """Load a job.
 
     Args:
-        name: ``zeitgeist``, ``nexmark-q0`` to ``nexmark-q12``, or ``MODULE:PIPELINE``.
+        name: one of `JOBS`, ``nexmark-q0`` to ``nexmark-q12``, or ``MODULE:PIPELINE``.
         seed: of the input, where a function makes it.
         path: a file with the input; ``None``: a function makes it.
         reading: how to read the file.
-        until: the day after the last, of the flights.
+        until: the day after the last, of a job that comes with its input.
         feed: name of that function.
 
     Raises:
@@ -85,13 +63,19 @@ def load_job(
         raise WrongOptionError(
             name, "--stream, --key, --timestamp and --slack say how to read a file", remedy
         )
-    if name == ZEITGEIST:
+    if name in JOBS:
+        shipped = JOBS[name]
         if path is not None or feed is not None:
             remedy = "Leave out --input and --feed, or run your own pipeline, MODULE:PIPELINE"
-            raise WrongOptionError(name, "its input is the flights of 2013", remedy)
-        return Job(name, flights.pipeline, lambda *hosts: _flights(until or _last(hosts)))
+            raise WrongOptionError(name, f"its input is {shipped.source}", remedy)
+        return Job(
+            name,
+            shipped.pipeline,
+            lambda *hosts: shipped.input_until(until, "sim" in hosts),
+            pictures=shipped.pictures,
+        )
     if until is not None:
-        raise WrongOptionError(name, f"--until is for {ZEITGEIST} only", "Leave it out")
+        raise WrongOptionError(name, f"--until is for {', '.join(JOBS)} only", "Leave it out")
     if path is not None:
         pipeline = load_pipeline(name)
         from_file = JobInput(read_input(path, pipeline, reading))
@@ -99,15 +83,3 @@ def load_job(
     target = load_target(name, feed or DEFAULT_FEED)
     made = JobInput(target.feed(seed))
     return Job(name, target.pipeline, lambda *_: made, target.promises)
-
-
-def _last(hosts: tuple[str, ...]) -> date:
-    return SIMULATED_UNTIL if "sim" in hosts else YEAR[1]
-
-
-@cache
-def _flights(until: date) -> JobInput:
-    """Choice: a wall second for each day, which makes a run of the simulated cluster short and leaves room for faults."""
-    log = flight_log(LogOptions(until=until, day_us=flights.SIMULATED_DAY_US))
-    until_us = MAX_TIME if until == YEAR[1] else midnight_us(until)
-    return JobInput(log.feed(flights.pipeline), until_us, log)

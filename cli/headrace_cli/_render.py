@@ -36,7 +36,7 @@ def print_text(console: Console, text: str, *, style: str = "", indent: int = 0)
 def print_lines(console: Console, text: str, *, indent: int = 0) -> None:
     """Print lines that must not be wrapped, such as a drawing or a command to copy."""
     for line in text.splitlines():
-        console.print(" " * indent + line, soft_wrap=True)
+        console.print((" " * indent + line).rstrip(), soft_wrap=True)
 
 
 def counted(number: int, noun: str) -> str:

@@ -14,9 +14,8 @@ from rich.console import Console
 from headrace import MAX_TIME, SECOND, Pipeline
 from headrace_cli._documents import invariants_document, progress_document
 from headrace_cli._exit import RESULT_WORDS, ExitCode
-from headrace_cli._flights_report import findings_document, print_findings, print_flights
 from headrace_cli._hosts import HostName, HostOptions, HostRun
-from headrace_cli._jobs import Job, JobInput
+from headrace_cli._jobs import Job
 from headrace_cli._output import output_lines
 from headrace_cli._render import (
     counted,
@@ -33,7 +32,7 @@ from headrace_properties.reference import Emitted
 from headrace_properties.search.judging import violations
 from headrace_properties.user_code.comparison import OutputComparison
 from headrace_properties.verdict import Holds, Verdict
-from headrace_scenarios.zeitgeist.findings import Findings
+from headrace_scenarios.shipped import JobInput, JobReport
 
 _SIDES = {"first": "only here", "second": "only there"}
 
@@ -49,7 +48,7 @@ class Ran:
         input: what it was given.
         run: its result.
         elapsed_s: wall time, seconds.
-        findings: what Zeitgeist found, if it was that.
+        report: what the job found, if it comes with a report.
         compared_with: what its output was compared with: a host or an earlier output.
         comparison: with that.
         compared_until_us: as far as both had their input, event time in microseconds; `MAX_TIME`: to the end.
@@ -63,7 +62,7 @@ class Ran:
     input: JobInput
     run: HostRun
     elapsed_s: float
-    findings: Findings | None = None
+    report: JobReport | None = None
     compared_with: str = ""
     comparison: OutputComparison | None = None
     compared_until_us: int = MAX_TIME
@@ -106,11 +105,11 @@ class Ran:
     def print(self, console: Console) -> None:
         """Print it for people."""
         _print_run(console, self)
-        if self.input.flights is not None:
-            print_flights(console, self.input.flights)
+        for paragraph in self.report.about() if self.report is not None else ():
+            print_text(console, paragraph)
         _print_streams(console, self.run.outputs, self.job.pipeline)
-        if self.findings is not None:
-            print_findings(console, self.findings)
+        if self.report is not None:
+            _print_report(console, self.report)
         if self.other is not None:
             console.print()
             _print_run(console, self.other)
@@ -131,8 +130,8 @@ class Ran:
             "comparison": _comparison_document(self),
             "files": self.files,
         }
-        if self.findings is not None and self.input.flights is not None:
-            document["findings"] = findings_document(self.findings, self.input.flights)
+        if self.report is not None:
+            document["findings"] = self.report.document()
         return document
 
 
@@ -169,6 +168,14 @@ def _print_streams(console: Console, outputs: Counter[Emitted], pipeline: Pipeli
     for stream, count in _per_stream(outputs, pipeline).items():
         table.add_row(stream, f"{count:,}")
     print_table(console, table, indent=2)
+
+
+def _print_report(console: Console, report: JobReport) -> None:
+    heading, *lines = report.lines() or [""]
+    if heading:
+        print_heading(console, heading)
+        print_lines(console, "\n".join(lines), indent=2)
+    print_text(console, report.summary(), indent=2)
 
 
 def _per_stream(outputs: Counter[Emitted], pipeline: Pipeline) -> dict[str, int]:

@@ -4,7 +4,6 @@ import sys
 import time
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,11 +14,10 @@ from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import ExitCode, UnwritableFileError, WrongOptionError, print_stop, tidy_errors
 from headrace_cli._files import ForceOption, OutputFiles
-from headrace_cli._flights_report import draw_chart
 from headrace_cli._histories import HISTORY, HistoryOption, write_history
 from headrace_cli._hosts import HOSTS, HostName, HostOptions
 from headrace_cli._input import InputOptions
-from headrace_cli._jobs import ZEITGEIST, Job, load_job
+from headrace_cli._jobs import Job, load_job
 from headrace_cli._options import LONGEST_S, JsonOption, with_options
 from headrace_cli._output import SUFFIX, output_files, output_lines, read_outputs, write_outputs
 from headrace_cli._progress import RunProgress
@@ -27,7 +25,6 @@ from headrace_cli._run_report import Ran
 from headrace_properties.user_code.comparison import same_output
 from headrace_scenarios.pictures.event_time import check_chart
 from headrace_scenarios.pictures.run_chart import chart_of
-from headrace_scenarios.zeitgeist.findings import find
 
 app = typer.Typer(add_completion=False)
 
@@ -177,7 +174,7 @@ def run(
                     0 if on is not HostName.SIM and compare == HostName.SIM else faults,
                     judge,
                     job.promises,
-                    keep_history=writing.history is not None or (chart is not None and job.name != ZEITGEIST),
+                    keep_history=writing.history is not None or (chart is not None and not job.pictures),
                 ),
             )
             _compare(ran, compare, faults)
@@ -206,9 +203,9 @@ def _check_judge(judge: float | None, on: HostName, compare: str | None) -> None
 
 
 def _charts(job: Job, on: HostName, output: Path | None, chart: Path | None) -> tuple[Path, ...]:
-    """Return the pictures to draw: the one asked for, and those beside Zeitgeist's output."""
+    """Return the pictures to draw: the one asked for, and those that belong beside the job's output."""
     asked = () if chart is None else (chart,)
-    if job.name != ZEITGEIST:
+    if not job.pictures:
         for path in asked:
             check_chart(path)
             if on is not HostName.SIM:
@@ -217,7 +214,7 @@ def _charts(job: Job, on: HostName, output: Path | None, chart: Path | None) -> 
                 )
         return asked
     beside = output is not None and output != Path("-") and output.suffix != SUFFIX
-    return (*asked, output / "dips.svg", output / "dips.png") if beside and output is not None else asked
+    return (*asked, *(output / name for name in job.pictures)) if beside and output is not None else asked
 
 
 def _prepare(
@@ -253,8 +250,8 @@ def _run(job: Job, host: HostName, options: HostOptions, beside: tuple[HostName,
         except UserCodeError as error:
             print_stop(error)
             raise typer.Exit(ExitCode.VIOLATED) from error
-    findings = find(found.outputs, given.flights.options) if given.flights is not None else None
-    return Ran(job, host, options, given, found, time.monotonic() - began, findings)
+    report = given.report(found.outputs) if given.report is not None else None
+    return Ran(job, host, options, given, found, time.monotonic() - began, report)
 
 
 def _compare(ran: Ran, compare: str | None, faults: int) -> None:
@@ -291,7 +288,7 @@ def _write(ran: Ran, output: Path | None, charts: tuple[Path, ...], files: Outpu
     elif output is not None:
         write_outputs(output, ran.run.outputs, ran.job.pipeline, files)
     for chart in charts:
-        if ran.findings is not None:
-            files.write(chart, "--chart", partial(draw_chart, ran.findings))
+        if ran.report is not None:
+            files.write(chart, "--chart", ran.report.draw)
         else:
             files.write(chart, "--chart", chart_of(ran.run.history, ran.job.pipeline).save)

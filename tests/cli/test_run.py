@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import BytesCodec, Computation, Context, Pipeline, Record
-from headrace_cli._consoles import output_console
 from headrace_cli._files import OutputFiles
-from headrace_cli._flights_report import findings_document, print_findings, print_flights
 from headrace_cli._hosts import HOSTS, HostName
 from headrace_cli._input import InputError, InputOptions, read_input
 from headrace_cli._output import read_outputs, write_outputs
@@ -21,6 +19,7 @@ from headrace_properties.reference import run_reference
 from headrace_scenarios.zeitgeist import flights
 from headrace_scenarios.zeitgeist.findings import find
 from headrace_scenarios.zeitgeist.flight_log import LogOptions, flight_log
+from headrace_scenarios.zeitgeist.report import FlightsReport
 from tests.cli.rig import Run, plain, run_process
 
 SECOND = 1_000_000
@@ -383,21 +382,21 @@ def test_a_run_is_drawn_and_an_existing_picture_stays(folder: Path, run: Run) ->
 # Zeitgeist
 
 
-def test_zeitgeist_reports_the_blizzard(capsys: pytest.CaptureFixture[str]) -> None:
+def test_zeitgeist_reports_the_blizzard() -> None:
     # Six weeks of two airlines: the model knows their hours, and the storm is over.
     options = LogOptions(until=date(2013, 2, 12), carriers=("B6", "DL"))
     log = flight_log(options)
-    findings = find(run_reference(flights.pipeline, log.feed(flights.pipeline)).outputs, options)
-    print_flights(output_console(), log)
-    print_findings(output_console(), findings)
-    text = capsys.readouterr().out
+    report = FlightsReport(
+        find(run_reference(flights.pipeline, log.feed(flights.pipeline)).outputs, options), log
+    )
+    text = "\n".join([*report.about(), *report.lines()])
     assert "10,954 flights from New York, 2013-01-01 to 2013-02-11" in plain(text)
     assert "The blizzard of 8-9 February 2013" in text
     assert "B6 JetBlue Airways Fri 17:00 Sat 14:00" in plain(text)
-    rows = {line.split()[0]: line[12:] for line in text.splitlines() if line.startswith(("  dep", "  dips"))}
+    rows = {line.split()[0]: line[10:] for line in text.splitlines() if line.startswith(("dep", "dips"))}
     assert rows["departed"][18:24].strip() == ""  # Friday evening
     assert rows["dips"][13:30] == "1111" + "2" * 13
-    document = findings_document(findings, log)
+    document = report.document()
     assert [row["key"] for row in document["blizzard"]] == ["DL", "B6"]
     assert document["blizzard"][0]["start"] == "2013-02-08T13:00:00-05:00"
 
