@@ -128,7 +128,7 @@ class _Chains:
 
 
 @dataclass(slots=True, eq=False)
-class Arrival:
+class ArrivedMessage:
     """Something that has arrived at a process, at the store or outside.
 
     Attributes:
@@ -162,7 +162,7 @@ class Arrival:
         """The arrival as a protocol step of its place."""
         return Step(self.place, Does.RECEIVES, self.name, self.nth)
 
-    def is_as(self, other: "Arrival") -> bool:
+    def is_as(self, other: "ArrivedMessage") -> bool:
         """Return whether something of the same kind came to the same place at the same time in another run."""
         return (self.at_us, self.place, self.name) == (other.at_us, other.place, other.name)
 
@@ -197,7 +197,7 @@ class _Waiting:
 
     __slots__ = ("arrival", "delay", "event", "left")
 
-    def __init__(self, arrival: Arrival, event: Any, delay: Delay) -> None:
+    def __init__(self, arrival: ArrivedMessage, event: Any, delay: Delay) -> None:
         self.arrival, self.event, self.delay, self.left = arrival, event, delay, delay.past
 
 
@@ -206,7 +206,7 @@ class _Ranked:
 
     __slots__ = ("arrival", "chain", "event")
 
-    def __init__(self, arrival: Arrival, event: Any, chain: _Chain) -> None:
+    def __init__(self, arrival: ArrivedMessage, event: Any, chain: _Chain) -> None:
         self.arrival, self.event, self.chain = arrival, event, chain
 
 
@@ -223,7 +223,7 @@ class Arrivals:
     """
 
     def __init__(self, delays: Iterable[Delay] = (), priorities: Priorities | None = None) -> None:
-        self.handled: list[Arrival] = []
+        self.handled: list[ArrivedMessage] = []
         self.clock = 0
         self._delays = {delay.step: delay for delay in delays}
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -232,7 +232,7 @@ class Arrivals:
         self._latest_us: Counter[str] = Counter()
         self._draws: random.Random | None = None
         self._forced = False
-        self._released: dict[int, Arrival] = {}
+        self._released: dict[int, ArrivedMessage] = {}
         self._chains = None if priorities is None else _Chains(priorities)
         self._ranked: list[_Ranked] = []
         self._chain_of: dict[int, _Chain] = {}
@@ -304,20 +304,22 @@ class Arrivals:
                 if waiting.left == 0:
                     self._release(waiting)
 
-    def _come(self, event: Any) -> Arrival:
+    def _come(self, event: Any) -> ArrivedMessage:
         place, source, name, content = _what(event)
         self._counts[place, name] += 1
         self.clock += 1
         latest_us = event.at_us + (self._slack_us.get(_link(event), 0) if content is not None else 0)
         periodic = content is not None and self._routine.takes(source, place, content)
-        return Arrival(place, name, self._counts[place, name], content, self.clock, latest_us, periodic)
+        return ArrivedMessage(
+            place, name, self._counts[place, name], content, self.clock, latest_us, periodic
+        )
 
-    def _hold(self, arrival: Arrival, event: Any, delay: Delay) -> None:
+    def _hold(self, arrival: ArrivedMessage, event: Any, delay: Delay) -> None:
         waiting = _Waiting(arrival, event, delay)
         self._waiting.append(waiting)
         self._kernel.call_at(arrival.latest_us, self._force, waiting)
 
-    def _rank(self, arrival: Arrival, event: Any, chain: _Chain) -> None:
+    def _rank(self, arrival: ArrivedMessage, event: Any, chain: _Chain) -> None:
         arrival.priority = chain.priority
         ranked = _Ranked(arrival, event, chain)
         self._ranked.append(ranked)
@@ -349,7 +351,7 @@ class Arrivals:
             at_us = max(waiting.event.at_us, self._latest_us[arrival.place])
         self._kernel.put_first(waiting.event, at_us)
 
-    def _handle(self, arrival: Arrival, event: Any) -> None:
+    def _handle(self, arrival: ArrivedMessage, event: Any) -> None:
         kernel, history = self._kernel, self._history
         mark, begin, events = kernel.mark(), len(history.activations), len(history.events)
         kernel.happen(event)
@@ -472,7 +474,7 @@ def _interval(name: str, distribution: Distribution) -> tuple[int, int]:
             )
 
 
-def may_swap(left: Arrival, right: Arrival) -> bool:
+def may_swap(left: ArrivedMessage, right: ArrivedMessage) -> bool:
     """Return whether two arrivals have the same effect in either order, as far as their places can tell."""
     if left.place != right.place:
         return bool(left.place and right.place)
@@ -517,7 +519,7 @@ def _keys(request: m.Read | m.Write | m.Scan | m.CollectIds) -> frozenset[str] |
     return frozenset([request.key]) if isinstance(request, m.Read) else None
 
 
-def next_overtaker(handled: Sequence[Arrival], index: int, *, anywhere: bool = False) -> int | None:
+def next_overtaker(handled: Sequence[ArrivedMessage], index: int, *, anywhere: bool = False) -> int | None:
     """Return how many more arrivals must overtake one to change the order; ``None``: none can within its interval.
 
     The arguments are those of `overtakers`.
@@ -525,7 +527,7 @@ def next_overtaker(handled: Sequence[Arrival], index: int, *, anywhere: bool = F
     return next(overtakers(handled, index, anywhere=anywhere), None)
 
 
-def overtakers(handled: Sequence[Arrival], index: int, *, anywhere: bool = False) -> Iterator[int]:
+def overtakers(handled: Sequence[ArrivedMessage], index: int, *, anywhere: bool = False) -> Iterator[int]:
     """Yield each number of overtaking arrivals that yields a different order.
 
     Args:

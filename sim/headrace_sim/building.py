@@ -9,7 +9,7 @@ from headrace import Pipeline
 from headrace.history import History
 from headrace_sim.contention import SharedCpu
 from headrace_sim.endpoints.node import Node
-from headrace_sim.endpoints.outside import Source
+from headrace_sim.endpoints.outside import InjectorLog
 from headrace_sim.feed import Feed, FeedEntry
 from headrace_sim.options import ClusterOptions
 from headrace_sim.protocol import Protocol
@@ -20,14 +20,14 @@ def stream(seed: int, concern: str) -> random.Random:
     return random.Random(f"{seed}/{concern}")
 
 
-def sources_of(feed: Feed, pipeline: Pipeline) -> dict[str, Source]:
+def sources_of(feed: Feed, pipeline: Pipeline) -> dict[str, InjectorLog]:
     """Return each injector process's part of the feed, by address."""
     entries: dict[str, list[FeedEntry]] = {
         address: [] for spec in pipeline.injectors.values() for address in spec.addresses()
     }
     for entry in feed.entries:
         entries[entry.address].append(entry)
-    return {address: Source(found) for address, found in entries.items()}
+    return {address: InjectorLog(found) for address, found in entries.items()}
 
 
 def machines_of(

@@ -11,7 +11,7 @@ from headrace import MAX_TIME, MIN_TIME, Clock, Pipeline
 from headrace.history import AckSent, Applied, CheckpointsDeleted, Event, History, Injected, Output, Published
 from headrace.wire.messages import Assignment
 from headrace_sim.endpoints.node import NodeState
-from headrace_sim.endpoints.outside import Source
+from headrace_sim.endpoints.outside import InjectorLog
 from headrace_sim.endpoints.store import StoreHost
 from headrace_sim.hosting.host import Host
 from headrace_sim.options import ClusterOptions
@@ -36,7 +36,7 @@ class Ending:
     def __init__(
         self,
         host: Host,
-        sources: dict[str, Source],
+        sources: dict[str, InjectorLog],
         store: StoreHost,
         pipelines: Sequence[Pipeline],
         options: ClusterOptions,

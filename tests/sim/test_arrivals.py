@@ -29,7 +29,7 @@ from headrace_sim import (
     simulate,
 )  # fmt: skip
 from headrace_sim import arrivals as module
-from headrace_sim.arrivals import Arrival, Routine, earliest, may_swap, next_overtaker
+from headrace_sim.arrivals import ArrivedMessage, Routine, earliest, may_swap, next_overtaker
 from headrace_sim.hosting.host import Host
 
 BASE = ClusterOptions(workers=2)
@@ -180,8 +180,8 @@ UNLIKE = [
 ]
 
 
-def at_store(pair: tuple[m.Request, m.Request]) -> list[Arrival]:
-    return [Arrival("store", "", 1, request, 0, 0, periodic=False) for request in pair]
+def at_store(pair: tuple[m.Request, m.Request]) -> list[ArrivedMessage]:
+    return [ArrivedMessage("store", "", 1, request, 0, 0, periodic=False) for request in pair]
 
 
 @pytest.mark.parametrize("pair", ALIKE)
@@ -199,7 +199,7 @@ def test_the_order_of_other_requests_to_the_store_matters(pair: tuple[m.Request,
 
 
 def test_a_process_can_tell_every_order_of_its_own_arrivals() -> None:
-    acks = [Arrival("worker-0", "Ack", nth, m.Ack("a", ()), 0, 0, periodic=False) for nth in (1, 2)]
+    acks = [ArrivedMessage("worker-0", "Ack", nth, m.Ack("a", ()), 0, 0, periodic=False) for nth in (1, 2)]
     assert not may_swap(*acks)
     elsewhere = dataclasses.replace(acks[0], place="worker-1")
     assert may_swap(elsewhere, acks[0])

@@ -12,9 +12,9 @@ from pyspark.sql.streaming.datasource import ReadLimit
 
 from headrace import Computation, DeadLetter, Pipeline
 from headrace.spark.runtime.event_time import from_spark
-from headrace.spark.sources.data_source import InjectorBatchReader, InjectorStreamReader, Source
+from headrace.spark.sources.data_source import InjectorBatchReader, InjectorStreamReader, OutsideSource
 from headrace.spark.sources.files import Directory
-from headrace.spark.sources.rows import Entry, NewRecord
+from headrace.spark.sources.rows import InjectionPlan, NewRecord
 from headrace.spark.sources.schema import WATERMARK_COLUMN
 from headrace.spark.sources.sources import JsonLines
 
@@ -59,7 +59,7 @@ def _through_json(offset: dict[str, Any]) -> dict[str, Any]:
 class Query:
     """A query's progress through a source: its offset log, and the rows of each batch."""
 
-    def __init__(self, source: Source, pipeline: Pipeline | None = None) -> None:
+    def __init__(self, source: OutsideSource, pipeline: Pipeline | None = None) -> None:
         self._source = source
         self._pipeline = pipeline or pipeline_of()
         self.offsets: list[dict[str, Any]] = []
@@ -67,7 +67,7 @@ class Query:
 
     def restart(self) -> None:
         """The driver is lost, with all that is not in the checkpoint."""
-        self.reader = InjectorStreamReader(self._source.planner(Entry.of(self._pipeline, "mail")))
+        self.reader = InjectorStreamReader(self._source.planner(InjectionPlan.of(self._pipeline, "mail")))
 
     def available_now(self) -> None:
         self.reader.prepareForTriggerAvailableNow()
@@ -99,8 +99,8 @@ class Query:
             yield rows
 
 
-def bounded(source: Source, pipeline: Pipeline | None = None) -> list[Row]:
-    reader = InjectorBatchReader(source.planner(Entry.of(pipeline or pipeline_of(), "mail")))
+def bounded(source: OutsideSource, pipeline: Pipeline | None = None) -> list[Row]:
+    reader = InjectorBatchReader(source.planner(InjectionPlan.of(pipeline or pipeline_of(), "mail")))
     rows: list[Row] = []
     for part in reader.partitions():
         again, sent = cloudpickle.loads(cloudpickle.dumps((reader, part)))

@@ -113,7 +113,7 @@ def start(trigger: Trigger, seen: Seen) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class ElementArrival:
     """An element's arrival, as triggers see it.
 
     Attributes:
@@ -129,7 +129,7 @@ class Arrival:
     seen: Seen
 
 
-def note(trigger: Trigger, state: Any, arrival: Arrival) -> Any:
+def note(trigger: Trigger, state: Any, arrival: ElementArrival) -> Any:
     """Record an element; return the new state."""
     match trigger:
         case AtWatermark():

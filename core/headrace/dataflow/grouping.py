@@ -28,7 +28,16 @@ from headrace.dataflow.contents import Contents
 from headrace.dataflow.elements import END_OF_TIME, GLOBAL, Element, Window, within_time
 from headrace.dataflow.engines import Batch, Engine, MicroBatch, Streaming
 from headrace.dataflow.errors import DataflowError, WindowMergeError
-from headrace.dataflow.firing import Arrival, Seen, evaluate, merge, note, percentile_name, start, wishes
+from headrace.dataflow.firing import (
+    ElementArrival,
+    Seen,
+    evaluate,
+    merge,
+    note,
+    percentile_name,
+    start,
+    wishes,
+)
 from headrace.dataflow.keys import key_of, shown
 from headrace.dataflow.panes import Accumulation, Pane, TimestampCombiner, Timing
 from headrace.dataflow.rows import MOST, HeldKeyState, KeyState, RowCodec
@@ -351,7 +360,7 @@ class Grouping:
         )
         window_state.fresh += 1
         window_state.holds = window_state.holds or seen.watermark < window_state.window.end
-        arrival = Arrival(
+        arrival = ElementArrival(
             now, element.value, lambda: window_state.contents.value(self.combine, self.codec), seen
         )
         window_state.trigger = note(self.trigger, window_state.trigger, arrival)

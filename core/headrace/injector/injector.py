@@ -39,7 +39,7 @@ from headrace.history import (
     VersionAdopted,
 )
 from headrace.injector.injection import dead_letter, productions_of, time_of
-from headrace.injector.intake import Entry, Intake
+from headrace.injector.intake import Intake, IntakeRecord
 from headrace.rules import RULES, Rules
 from headrace.store.client import StoreClient
 from headrace.wire import messages as m
@@ -117,8 +117,8 @@ class Injector:
         self._reread_to = 0
         self.intake = Intake(0, m.Progress(), rules)
         # What waits (8.4), and what was sent.
-        self._waiting: list[tuple[int, int, Entry, SourceRecord]] = []
-        self._outbox: Outbox[Entry] = Outbox(options.retry_us, options.retry_max_us)
+        self._waiting: list[tuple[int, int, IntakeRecord, SourceRecord]] = []
+        self._outbox: Outbox[IntakeRecord] = Outbox(options.retry_us, options.retry_max_us)
         self._masters = options.master_addresses()
         self._authorities = options.authority_addresses(options.shard_of(spec.name))
         self._first_pause_us = min(options.retry_us, options.retry_max_us)
@@ -232,7 +232,7 @@ class Injector:
 
     # Injecting
 
-    def _inject(self, now: int, entry: Entry, record: SourceRecord) -> None:
+    def _inject(self, now: int, entry: IntakeRecord, record: SourceRecord) -> None:
         productions = self._productions(entry, record)
         entry.left = len(productions)
         if not productions:
@@ -241,7 +241,7 @@ class Injector:
         for production in productions:
             self._send(self._outbox.add(now, production, entry))
 
-    def _productions(self, entry: Entry, record: SourceRecord) -> tuple[Production, ...]:
+    def _productions(self, entry: IntakeRecord, record: SourceRecord) -> tuple[Production, ...]:
         """Nothing: it was malformed, and the policy is to stop."""
         pipeline, spec = self._pipeline, self._spec
         record_id = self._rules.injected_id(self.address, entry.offset, self._incarnation)
@@ -292,7 +292,7 @@ class Injector:
             _, _, entry, record = heappop(self._waiting)
             self._inject(now, entry, record)
 
-    def _send(self, pending: Pending[Entry]) -> bool:
+    def _send(self, pending: Pending[IntakeRecord]) -> bool:
         production = pending.production
         owner = self._routing.owner(production.consumer, production.key)
         if owner is None:
@@ -300,7 +300,7 @@ class Injector:
         self._effects.append(Send(owner, m.Deliver(production, self.address)))
         return True
 
-    def _send_again(self, pending: Pending[Entry]) -> None:
+    def _send_again(self, pending: Pending[IntakeRecord]) -> None:
         if self._rules.retries(injected=True) and self._send(pending):
             self._record(Resent, pending.production.record_id, pending.production.consumer)
 

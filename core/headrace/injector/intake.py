@@ -23,7 +23,7 @@ from headrace.watermarks.oldest_work import OldestWork
 from headrace.wire.messages import Progress
 
 
-class Entry(msgspec.Struct, eq=False, gc=False):
+class IntakeRecord(msgspec.Struct, eq=False, gc=False):
     """A record that has been read.
 
     Attributes:
@@ -67,7 +67,7 @@ class Intake:
         self.source_us = journaled.low_watermark
         self._source_offset, self._source_origin = position, journaled.horizon
         self._stamp_us = journaled.horizon
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[IntakeRecord] = deque()
         self._on_time = OldestWork()
 
     def is_next(self, offset: int) -> bool:
@@ -78,11 +78,11 @@ class Intake:
         self.next_offset += 1
         return True
 
-    def read(self, arrived_us: int, offset: int, timestamp: int) -> Entry:
+    def read(self, arrived_us: int, offset: int, timestamp: int) -> IntakeRecord:
         """Take in a record."""
         assert self.promised.horizon < MAX_TIME, f"the source goes on at offset {offset} after its end"
         promised_us, rules = self.promised.low_watermark, self._rules
-        entry = Entry(
+        entry = IntakeRecord(
             offset,
             timestamp,
             self._stamp(arrived_us),
@@ -102,7 +102,7 @@ class Intake:
         self.source_us, self._source_offset, self._source_origin = low_watermark, offset, stamp
         return True
 
-    def finish(self, entry: Entry) -> None:
+    def finish(self, entry: IntakeRecord) -> None:
         """All consumers have ACKed it."""
         entry.finished = True
         if entry.holds:

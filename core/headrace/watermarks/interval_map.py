@@ -22,7 +22,7 @@ from itertools import count
 from operator import attrgetter
 
 from headrace.rules import RULES, Rules
-from headrace.watermarks.interval_minimum import Entry, Minimum, Pending
+from headrace.watermarks.interval_minimum import IntervalValues, Minimum, Pending
 from headrace.wire.keys import ALL_KEYS, KeyInterval
 
 
@@ -35,11 +35,11 @@ class Unconfirmed:
 
     __slots__ = ("_values", "reporters")
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[IntervalValues]) -> None:
         self._values = [(entry, entry.low_watermark, entry.horizon) for entry in entries]
         self.reporters = [(entry.interval, entry.sequencer) for entry in entries]
 
-    def __iter__(self) -> Iterator[tuple[Entry, int, int]]:
+    def __iter__(self) -> Iterator[tuple[IntervalValues, int, int]]:
         """Iterate over (entry, low watermark, horizon)."""
         return iter(self._values)
 
@@ -66,11 +66,11 @@ class IntervalMap:
 
     def __init__(self, rules: Rules = RULES) -> None:
         self._rules = rules
-        everything = Entry(ALL_KEYS)
+        everything = IntervalValues(ALL_KEYS)
         self._numbers = count(1)
         self._lows: list[str] = [""]
-        self._by_low: dict[str, Entry] = {"": everything}
-        self._listed: list[Entry] = []
+        self._by_low: dict[str, IntervalValues] = {"": everything}
+        self._listed: list[IntervalValues] = []
         self._low_watermarks = Minimum(attrgetter("low_watermark"), self._by_low)
         self._horizons = Minimum(attrgetter("horizon"), self._by_low)
         self._low_watermarks.lowered(everything)
@@ -92,7 +92,7 @@ class IntervalMap:
         """Whether every interval was reported by an owner that the store has not disowned since."""
         return self._unheard == 0
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[IntervalValues]:
         """Iterate over all intervals in key order, including missing ones."""
         return (self._by_low[low] for low in self._lows)
 
@@ -145,7 +145,7 @@ class IntervalMap:
         self._set(entry, low_watermark, horizon)
         return True
 
-    def _set(self, entry: Entry, low_watermark: int, horizon: int) -> None:
+    def _set(self, entry: IntervalValues, low_watermark: int, horizon: int) -> None:
         """Change a value. Any unconfirmed value has to be confirmed, whoever reported it first."""
         before, entry.low_watermark = entry.low_watermark, low_watermark
         if low_watermark < before:
@@ -156,7 +156,7 @@ class IntervalMap:
         if not entry.is_listed:
             self._list(entry)
 
-    def _list(self, entry: Entry) -> None:
+    def _list(self, entry: IntervalValues) -> None:
         """List an entry that is not confirmed."""
         if not entry.is_confirmed:
             entry.is_listed = True
@@ -164,7 +164,7 @@ class IntervalMap:
 
     # New bounds: a mint changed the intervals there (7.1)
 
-    def _carve(self, interval: KeyInterval, sequencer: int) -> Entry | None:
+    def _carve(self, interval: KeyInterval, sequencer: int) -> IntervalValues | None:
         """Make room for an interval, unless it overlaps a newer one."""
         begin = bisect_right(self._lows, interval.low) - 1
         end = len(self._lows) if interval.high is None else bisect_left(self._lows, interval.high)
@@ -193,16 +193,16 @@ class IntervalMap:
             self._unheard += not part.heard
         return new
 
-    def _merged(self, interval: KeyInterval, old: Sequence[Entry]) -> Entry:
+    def _merged(self, interval: KeyInterval, old: Sequence[IntervalValues]) -> IntervalValues:
         """Return an entry with the minimum of each value over its keys' previous entries."""
-        entry = Entry(interval, number=next(self._numbers))
+        entry = IntervalValues(interval, number=next(self._numbers))
         entry.low_watermark = min(part.low_watermark for part in old)
         entry.horizon = min(part.horizon for part in old)
         entry.confirmed_low_watermark = min(part.confirmed_low_watermark for part in old)
         entry.confirmed_horizon = min(part.confirmed_horizon for part in old)
         return entry
 
-    def _part(self, old: Entry, interval: KeyInterval) -> Entry:
+    def _part(self, old: IntervalValues, interval: KeyInterval) -> IntervalValues:
         """Return an entry for some of another entry's keys, with all its values."""
         entry = self._merged(interval, [old])
         entry.sequencer, entry.pending, entry.heard = old.sequencer, old.pending, old.heard
@@ -217,7 +217,7 @@ class IntervalMap:
         """Return the values on which no accepted journal entry is based yet."""
         return Unconfirmed(self._still_unconfirmed())
 
-    def _still_unconfirmed(self) -> list[Entry]:
+    def _still_unconfirmed(self) -> list[IntervalValues]:
         """Return the listed entries that are still unconfirmed; take all others off the list."""
         before, self._listed = self._listed, []
         for entry in before:

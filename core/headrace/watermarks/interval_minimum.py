@@ -16,7 +16,7 @@ Pending = tuple[tuple[int, int], ...]
 """(event time rounded down, count) of pending work, as in reports."""
 
 
-class Entry(msgspec.Struct, eq=False, gc=False):
+class IntervalValues(msgspec.Struct, eq=False, gc=False):
     """The known values of one interval.
 
     ``number``: orders entries; ``in_map``: false once the entry has been replaced; ``is_listed``: whether it is listed as
@@ -41,7 +41,7 @@ class Entry(msgspec.Struct, eq=False, gc=False):
         return self.low_watermark == self.confirmed_low_watermark and self.horizon == self.confirmed_horizon
 
 
-_Slot = tuple[int, int, Entry]
+_Slot = tuple[int, int, IntervalValues]
 """A former value of an entry, the entry's number, and the entry."""
 _BUCKET_BITS = 10
 """Choice: about a millisecond. Intervals' values lie within some hundred milliseconds, so a bucket holds few of them."""
@@ -55,20 +55,22 @@ class Minimum:
     places for a while, which is harmless; everything is rebuilt when there are too many of these.
     """
 
-    def __init__(self, value_of: Callable[[Entry], int], entries: Mapping[str, Entry]) -> None:
+    def __init__(
+        self, value_of: Callable[[IntervalValues], int], entries: Mapping[str, IntervalValues]
+    ) -> None:
         self._value_of = value_of
         self._entries = entries
         self._clear()
 
     def _clear(self) -> None:
-        self._buckets: dict[int, list[Entry]] = {}
+        self._buckets: dict[int, list[IntervalValues]] = {}
         self._order: list[int] = []
         self._number = MIN_TIME >> _BUCKET_BITS
         self._first: list[_Slot] = []
         self._late: list[_Slot] = []
         self._count = 0
 
-    def lowered(self, entry: Entry) -> None:
+    def lowered(self, entry: IntervalValues) -> None:
         """Add an entry that is new, or whose value fell."""
         self._count += 1
         if self._count > 2 * len(self._entries) + 64:
@@ -83,7 +85,7 @@ class Minimum:
         for entry in self._entries.values():
             self._put(self._value_of(entry), entry)
 
-    def _put(self, value: int, entry: Entry) -> None:
+    def _put(self, value: int, entry: IntervalValues) -> None:
         number = value >> _BUCKET_BITS
         bucket = self._buckets.get(number)
         if bucket is not None:

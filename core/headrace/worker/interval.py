@@ -23,7 +23,7 @@ from headrace.worker.interval_state import INTERVAL, IntervalInput, IntervalStat
 from headrace.worker.recovery import Recovery, Scanned
 from headrace.worker.sending import Sending
 from headrace.worker.shared import Shared
-from headrace.worker.slot import Arrival, KeySlot
+from headrace.worker.slot import KeySlot, QueuedDelivery
 from headrace.worker.soft_state import SoftState
 from headrace.worker.step import Holder
 
@@ -213,7 +213,7 @@ class OwnedInterval:
         if slot is None:
             slot = soft.add_slot(key)
         slot.stored |= must_read
-        arrival = in_progress[record_id] = Arrival(production, sender, print_, maybe_seen)
+        arrival = in_progress[record_id] = QueuedDelivery(production, sender, print_, maybe_seen)
         shared = self.shared
         if shared.history.keeps:
             shared.record(Delivered, soft.computation, key, record_id, sender)

@@ -37,7 +37,7 @@ from headrace.worker.execution import (
     stored_timers,
     timer_identity,
 )
-from headrace.worker.slot import Arrival, KeySlot
+from headrace.worker.slot import KeySlot, QueuedDelivery
 from headrace.worker.timers import due_timers
 
 MOST_IN_STEP = 256
@@ -125,7 +125,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
     failures: Mapping[str, int]
     due: bool
     shares: bool = False
-    arrivals: list[Arrival] = []
+    arrivals: list[QueuedDelivery] = []
     fired: tuple[StoredTimer, ...] = ()
     origins: tuple[int, ...] = ()
     changes: Mapping[str, StoredTimer | None] = _NO_CHANGES
@@ -160,7 +160,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
 
     # Records
 
-    def _run_records(self, queue: list[Arrival]) -> None:
+    def _run_records(self, queue: list[QueuedDelivery]) -> None:
         """Run what waits, in order, until there is no room or user code fails."""
         arrivals, room = self.arrivals, self.setting.most - len(self.fired)
         for arrival in queue:
@@ -173,7 +173,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
             if self.sets_due_timer:
                 return
 
-    def _was_seen(self, arrival: Arrival) -> bool:
+    def _was_seen(self, arrival: QueuedDelivery) -> bool:
         """The filter's hit was no false one: the row has the id, or had it until it was collected while the row was read."""
         production, row, rules = arrival.production, self.slot.row, self.setting.rules
         assert row is not None

@@ -11,7 +11,7 @@ from headrace.wire.rows import Production, StoredTimer
 from headrace.worker.cache import CachedRow
 
 
-class Arrival(msgspec.Struct, eq=False, gc=False):
+class QueuedDelivery(msgspec.Struct, eq=False, gc=False):
     """A delivery that waits for its turn, or is being processed.
 
     Attributes:
@@ -62,7 +62,7 @@ class KeySlot(msgspec.Struct, eq=False, gc=False):
     busy: bool = False
     stored: bool = False
     due: bool = False
-    queue: list[Arrival] | None = None
+    queue: list[QueuedDelivery] | None = None
     timers: dict[str, LiveTimer] | None = None
     hold: int = MAX_TIME
     holds_watermark: bool = False

@@ -19,7 +19,7 @@ from headrace.worker.accounts import Accounts
 from headrace.worker.cache import NO_IDS, CachedRow, compact
 from headrace.worker.seen import ForgottenKeys, SeenFilter, fingerprint
 from headrace.worker.shared import Load, Shared
-from headrace.worker.slot import Arrival, KeySlot
+from headrace.worker.slot import KeySlot, QueuedDelivery
 from headrace.worker.step import Step
 from headrace.worker.timers import TimerQueue
 
@@ -63,7 +63,7 @@ class SoftState:
         self.load = Load(self.computation)
         self.accounts = Accounts(strong=where.strong, rules=rules)
         self.slots: dict[str, KeySlot] = {}
-        self.in_progress: dict[str, Arrival] = {}
+        self.in_progress: dict[str, QueuedDelivery] = {}
         self.seen_filter = SeenFilter(options.bloom_capacity, options.bloom_error)
         self._forgotten = ForgottenKeys(options.bloom_capacity, options.bloom_error)
         self._queues = rules.queues

@@ -29,7 +29,7 @@ from headrace_properties.search.strategy import Batch
 from headrace_properties.search.verification import Verification
 from headrace_sim import SOUND, Does, Moment, Protocol, Step, StepFault
 from headrace_sim import faults as f
-from headrace_sim.arrivals import Arrival
+from headrace_sim.arrivals import ArrivedMessage
 
 LINEAGE_KINDS = ("crash", "drop", "cut")
 """The kinds of faults, as in `FAULT_KINDS`, that keep a message from its effect."""
@@ -205,7 +205,7 @@ class Lineage:
             for step in self._steps_of(arrival)
         }
 
-    def _steps_of(self, arrival: Arrival) -> Iterator[Step]:
+    def _steps_of(self, arrival: ArrivedMessage) -> Iterator[Step]:
         """Yield the steps that sent and received a message, except those of the store, which takes no steps."""
         for told in (self._recording.sent, self._recording.received):
             step = told.get((id(arrival.content), arrival.place))

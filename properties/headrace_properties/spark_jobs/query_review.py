@@ -15,7 +15,7 @@ from headrace_properties.spark_jobs.job_findings import place_at
 from headrace_sim.spark.client.settings import STATE_STORE
 from headrace_sim.spark.columns.in_force import ZONE, unheeded
 from headrace_sim.spark.columns.zones import zone_of
-from headrace_sim.spark.job import Source, SparkJob, TransformWithState
+from headrace_sim.spark.job import SparkJob, StreamSource, TransformWithState
 from headrace_sim.spark.plan.drawn_columns import drawn_columns, windows_of_days
 from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, StreamingSink, streaming_sink, written_again
 from headrace_sim.spark.tables.connectors import Repeated
@@ -141,7 +141,7 @@ def _options(job: SparkJob) -> dict[str, str]:
     return {name.lower(): value for name, value in job.sink.options}
 
 
-def _of_source(source: Source) -> dict[str, str]:
+def _of_source(source: StreamSource) -> dict[str, str]:
     return {name.lower(): str(value).lower() for name, value in source.options}
 
 

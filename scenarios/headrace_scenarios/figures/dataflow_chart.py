@@ -8,7 +8,7 @@ from headrace import MINUTE
 from headrace.dataflow import GLOBAL, Accumulation, Batch, Engine, MicroBatch, Streaming
 from headrace_properties.proof.dataflow.model import EmittedPane
 from headrace_scenarios.figures.dataflow import END_US, ORIGIN_US, DataflowFigure, clock, points, watermark
-from headrace_scenarios.pictures.event_time import Arrival, DrawnResult, EventTimeChart
+from headrace_scenarios.pictures.event_time import DrawnResult, EventTimeChart, PlottedElement
 
 EVENT_US, PROC_US = (0, 8 * MINUTE), (5 * MINUTE, 9 * MINUTE + 45_000_000)
 """The drawn range, microseconds after 12:00."""
@@ -30,7 +30,7 @@ class Drawing:
         """Draw the figure into a file; see `EventTimeChart.save`."""
         chart = EventTimeChart(
             title=f"Figure {self.figure.number}: {self.figure.title}",
-            arrivals=[Arrival(point.event_us, point.proc_us, str(point.value)) for point in points()],
+            arrivals=[PlottedElement(point.event_us, point.proc_us, str(point.value)) for point in points()],
             results=[self._result(number) for number in range(len(self.panes))],
             watermarks=_seen_by(self.figure.engine),
             across=EVENT_US,

@@ -41,7 +41,7 @@ class ChartError(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class PlottedElement:
     """An element: its event time, and the processing time of its arrival, microseconds.
 
     ``label``: its value, if that has at most three characters.
@@ -94,7 +94,7 @@ class EventTimeChart:
     """
 
     title: str
-    arrivals: Sequence[Arrival]
+    arrivals: Sequence[PlottedElement]
     results: Sequence[DrawnResult]
     watermarks: Sequence[Sequence[tuple[int, int]]]
     across: tuple[int, int]

@@ -10,7 +10,7 @@ from headrace.dataflow import GLOBAL, Pane
 from headrace.history import Applied, Delivered, Event, Injected, InputWatermarkAdvanced
 from headrace.wire.rows import Production
 from headrace_properties.printable import visible
-from headrace_scenarios.pictures.event_time import Arrival, DrawnResult, EventTimeChart
+from headrace_scenarios.pictures.event_time import DrawnResult, EventTimeChart, PlottedElement
 
 _LABEL = 3
 """Choice: a value with more characters does not fit into an element's circle."""
@@ -98,7 +98,9 @@ def _outputs(events: Iterable[Event], pipeline: Pipeline) -> list[tuple[str, int
     return list(found.values())
 
 
-def _arrivals(events: Iterable[Event], pipeline: Pipeline, computation: str, key: str) -> list[Arrival]:
+def _arrivals(
+    events: Iterable[Event], pipeline: Pipeline, computation: str, key: str
+) -> list[PlottedElement]:
     """Return the elements of a key in order of their first delivery."""
     sent: dict[str, Production] = {}
     delivered: dict[str, int] = {}
@@ -114,7 +116,7 @@ def _arrivals(events: Iterable[Event], pipeline: Pipeline, computation: str, key
             if (production.consumer, production.key) == (computation, key):
                 sent.setdefault(production.record_id, production)
     return [
-        Arrival(sent[name].timestamp, at_us, _short(_decoded(pipeline, sent[name]), _LABEL))
+        PlottedElement(sent[name].timestamp, at_us, _short(_decoded(pipeline, sent[name]), _LABEL))
         for name, at_us in delivered.items()
         if name in sent
     ]
@@ -139,7 +141,9 @@ def _short(value: Any, most: int) -> str:
     return text if len(text) <= most else ""
 
 
-def _result(pipeline: Pipeline, at_us: int, output: Production, arrivals: Sequence[Arrival]) -> DrawnResult:
+def _result(
+    pipeline: Pipeline, at_us: int, output: Production, arrivals: Sequence[PlottedElement]
+) -> DrawnResult:
     value = _decoded(pipeline, output)
     words, text = visible(repr(value)), _short(value, _VALUE)
     if not isinstance(value, Pane):

@@ -14,7 +14,7 @@ from headrace.wire.messages import Ack, Deliver
 from headrace_sim.feed import FeedEntry, ends_source
 
 
-class Source:
+class InjectorLog:
     """One injector process's log.
 
     Args:

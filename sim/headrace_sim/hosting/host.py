@@ -15,7 +15,7 @@ from headrace.history import History
 from headrace.wire.effects import Effect, Event, Halt, Replay, Send, Start, WakeAt
 from headrace_sim.endpoints.cpu import Cpus
 from headrace_sim.endpoints.node import Node, NodeState
-from headrace_sim.endpoints.outside import Outside, Source
+from headrace_sim.endpoints.outside import InjectorLog, Outside
 from headrace_sim.endpoints.store import StoreHost
 from headrace_sim.hosting.alarms import Alarms
 from headrace_sim.hosting.reading import Readers
@@ -88,7 +88,7 @@ class Host:
         kernel: Kernel,
         history: History,
         nodes: Mapping[str, Node],
-        sources: Mapping[str, Source],
+        sources: Mapping[str, InjectorLog],
         store: StoreHost,
         network: Network,
         options: ClusterOptions,

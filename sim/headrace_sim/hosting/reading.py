@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from headrace.history import History, SourceHeld
 from headrace.wire.effects import Replayed
 from headrace_sim.endpoints.node import Give, Node, NodeState
-from headrace_sim.endpoints.outside import Source
+from headrace_sim.endpoints.outside import InjectorLog
 from headrace_sim.kernel import Kernel
 
 
@@ -25,7 +25,7 @@ class Readers:
         kernel: Kernel,
         history: History,
         nodes: Mapping[str, Node],
-        sources: Mapping[str, Source],
+        sources: Mapping[str, InjectorLog],
         give: Give,
     ) -> None:
         self._kernel = kernel

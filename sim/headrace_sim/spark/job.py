@@ -22,7 +22,7 @@ Frame = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class StreamSource:
     """What a stream is read from."""
 
     name: str  # of the stream: that of its column in the job's input, if there are several
@@ -252,7 +252,7 @@ class SparkJob:
     partitions: int = 2  # into how many partitions a shuffle by key deals the rows
     policy: WatermarkPolicy = WatermarkPolicy.MIN  # which of several watermarks counts
     declares: Declares = field(default_factory=Declares)  # what its author means
-    sources: tuple[Source, ...] = ()  # what its streams are read from
+    sources: tuple[StreamSource, ...] = ()  # what its streams are read from
     # the query's relation as PySpark's client sends it (`pyspark.sql.connect.proto.Relation`), or empty
     plan: bytes = b""
     # what its session knows when it is started (`client.answers.SessionState`): views, functions, settings. Or None

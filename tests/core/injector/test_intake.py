@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import MAX_TIME, MIN_TIME
-from headrace.injector.intake import Entry, Intake
+from headrace.injector.intake import Intake, IntakeRecord
 from headrace.wire.messages import Progress
 
 
@@ -13,7 +13,7 @@ def intake_at(position: int = 0, journaled: Progress | None = None) -> Intake:
     return Intake(position, journaled or Progress())
 
 
-def read(intake: Intake, arrived_us: int, timestamp: int) -> Entry:
+def read(intake: Intake, arrived_us: int, timestamp: int) -> IntakeRecord:
     offset = intake.next_offset
     assert intake.is_next(offset)
     return intake.read(arrived_us, offset, timestamp)
@@ -240,7 +240,7 @@ def test_whatever_happens_promises_rise_cover_all_that_is_unfinished_and_origins
     intake = intake_at()
     log: list[tuple[str, int, int]] = []
     origins: dict[int, int] = {}
-    entries: list[Entry] = []
+    entries: list[IntakeRecord] = []
     arrived_us = 0
     before = (0, MIN_TIME, MIN_TIME)
 

@@ -19,12 +19,12 @@ from headrace.wire.effects import Effect, Halt
 from headrace.wire.rows import StoredTimer, Version
 from headrace.worker.cache import CachedRow
 from headrace.worker.running import Setting, StepRun
-from headrace.worker.slot import Arrival, KeySlot, LiveTimer
+from headrace.worker.slot import KeySlot, LiveTimer, QueuedDelivery
 from tests.core.driver import QUIET, WORKER, Rig, Scripted, click, count, counter, result
 
 
-def arrival(record_id: str, *, maybe_seen: bool = False) -> Arrival:
-    return Arrival(click(record_id).production, "feed/0", 0, maybe_seen)
+def arrival(record_id: str, *, maybe_seen: bool = False) -> QueuedDelivery:
+    return QueuedDelivery(click(record_id).production, "feed/0", 0, maybe_seen)
 
 
 def fail(_context: Context, _event: Record | Timer) -> None:
@@ -201,7 +201,7 @@ DEEDS = ["count", "forget", "none", "read", "pass on", "set a timer", "fail", "d
 def told(deeds: Sequence[str], before: bytes) -> tuple[StepRun, StepRun]:
     """Run the same with a copy of the state for each, and with one for all."""
     queue = [
-        Arrival(click(f"r{number}", value=deed).production, "feed/0", 0, False)  # noqa: FBT003
+        QueuedDelivery(click(f"r{number}", value=deed).production, "feed/0", 0, False)  # noqa: FBT003
         for number, deed in enumerate(deeds)
     ]
     slot = KeySlot("dog", CachedRow(before), queue=queue)

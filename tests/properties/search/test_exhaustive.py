@@ -140,7 +140,7 @@ def changed_by_swaps(protocol: Protocol, workload: str, faults: int, swaps: int)
     return tried, changed
 
 
-def free_delay(handled: list[arrivals.Arrival], index: int) -> Delay | None:
+def free_delay(handled: list[arrivals.ArrivedMessage], index: int) -> Delay | None:
     """Return the longest delay of an arrival in which it overtakes only what it commutes with, if it overtakes anything."""
     past = [*arrivals.overtakers(handled, index, anywhere=True)]
     if handled[index].content is None or not past or arrivals.next_overtaker(handled, index) is not None:
@@ -174,12 +174,14 @@ def test_omitted_faults_have_no_new_outcomes(reassigned: set[Outcome]) -> None:
     assert outcomes(plain(SEQUENCERS), MUTANTS["without sequencers"]) == reassigned
 
 
-def ignoring(ignores: Callable[[arrivals.Arrival, arrivals.Arrival], bool]) -> Callable[..., bool]:
+def ignoring(
+    ignores: Callable[[arrivals.ArrivedMessage, arrivals.ArrivedMessage], bool],
+) -> Callable[..., bool]:
     sound = arrivals.may_swap
     return lambda left, right: sound(left, right) or ignores(left, right)
 
 
-BROKEN_REDUCTIONS: dict[str, Callable[[arrivals.Arrival, arrivals.Arrival], bool]] = {
+BROKEN_REDUCTIONS: dict[str, Callable[[arrivals.ArrivedMessage, arrivals.ArrivedMessage], bool]] = {
     "all arrivals commute": lambda _one, _other: True,
     "a worker's arrivals commute": lambda arrival, _: arrival.place.startswith("worker"),
     "a table commutes with everything": lambda left, right: "Table" in (left.name, right.name),

@@ -15,20 +15,20 @@ from headrace_properties.search.plans import Plan
 from headrace_properties.search.steering import Steering
 from headrace_properties.search.strategy import search
 from headrace_sim import NO_FAULTS, Arrivals, ClusterOptions, LogNormal, Priorities, simulate
-from headrace_sim.arrivals import Arrival
+from headrace_sim.arrivals import ArrivedMessage
 
 WORKLOAD = WORKLOADS["tallies"]
 TALLIES = Application.with_input(WORKLOAD.deployed, WORKLOAD.feed(0))
 
 
-def handled(priorities: Priorities) -> list[Arrival]:
+def handled(priorities: Priorities) -> list[ArrivedMessage]:
     """The messages that could wait, in the order in which they arrived."""
     arrivals = Arrivals(priorities=priorities)
     simulate(TALLIES.versions, TALLIES.feed(0), options=WORKLOAD.options, arrivals=arrivals)
     return [arrival for arrival in arrivals.handled if arrival.priority is not None]
 
 
-def overtakes(messages: list[Arrival]) -> Iterator[tuple[float, float]]:
+def overtakes(messages: list[ArrivedMessage]) -> Iterator[tuple[float, float]]:
     """Give the priorities of each message and of one that came before it and arrived after it."""
     for first, second in combinations(messages, 2):
         if second.clock < first.clock:

@@ -17,7 +17,7 @@ from headrace_sim.spark.client.answers import SessionState
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.client.settings import STATE_STORE, Settings
 from headrace_sim.spark.declares import Declares
-from headrace_sim.spark.job import OutputMode, Source, SparkJob, SparkSink, TimeMode, TransformWithState
+from headrace_sim.spark.job import OutputMode, SparkJob, SparkSink, StreamSource, TimeMode, TransformWithState
 from headrace_sim.spark.sinks.streaming_sinks import STREAMING_SINKS
 from tests.sim.spark.apart import call
 
@@ -30,7 +30,7 @@ def query(sink: str = "delta", source: str = "kafka", *, given: Any = (), **opti
     """Return a query. ``given``: the reader's options."""
     named = {**_AT, **{name.replace("__", "."): value for name, value in options.items()}}
     kept = tuple((name, value) for name, value in named.items() if value)
-    read = Source("in", source, _SCHEMA, tuple(dict(given).items()), place="job.py:3")
+    read = StreamSource("in", source, _SCHEMA, tuple(dict(given).items()), place="job.py:3")
     return SparkJob(
         _SCHEMA, sink=SparkSink(format=sink, options=kept, target="out", place="job.py:9"), sources=(read,)
     )

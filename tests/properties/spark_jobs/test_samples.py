@@ -14,7 +14,7 @@ from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.job import Source, SparkJob
+from headrace_sim.spark.job import SparkJob, StreamSource
 
 SCHEMA = "account STRING, amount INT, at TIMESTAMP"
 ROWS = [
@@ -57,9 +57,9 @@ def test_rows_are_read_by_the_names_of_the_columns(
     assert target.feed == [[row] for row in ROWS]
 
 
-def kafka(name: str = "clicks") -> Source:
+def kafka(name: str = "clicks") -> StreamSource:
     schema = "key BINARY, value BINARY, topic STRING, partition INT, offset LONG, timestamp TIMESTAMP, timestampType INT"
-    return Source(name, "kafka", parse_schema(schema), (("subscribe", name),))
+    return StreamSource(name, "kafka", parse_schema(schema), (("subscribe", name),))
 
 
 def test_a_line_is_what_a_record_of_kafka_holds(tmp_path: Path) -> None:
@@ -99,7 +99,9 @@ def test_files_that_a_source_reads_are_its_sample_if_they_are_there(tmp_path: Pa
     (folder / "_SUCCESS").touch()
     (folder / "1.csv").write_text("ann;1\nbob;2\n")
     (folder / "2.csv").write_text("eve;3\n")
-    source = Source("in", "csv", parse_schema("account STRING, amount INT"), (("sep", ";"),), str(folder))
+    source = StreamSource(
+        "in", "csv", parse_schema("account STRING, amount INT"), (("sep", ";"),), str(folder)
+    )
     job = SparkJob(source.schema, sources=(source,))
     assert feed_of(job, 0, {}) == [[("ann", 1)], [("bob", 2)], [("eve", 3)]]
 

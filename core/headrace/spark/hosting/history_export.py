@@ -62,7 +62,7 @@ _LEFT_OUT = (RoleClaimed, ProcessStarted, ScanBegun, ScanEnded, Reported)
 """Events of the host's stand-ins for other processes, and events that do not apply on Spark."""
 
 
-class Entry(msgspec.Struct, array_like=True, gc=False):
+class IntervalEvents(msgspec.Struct, array_like=True, gc=False):
     """Some events of one interval in one micro-batch, in order.
 
     Attributes:
@@ -93,7 +93,7 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Entry).decode
+_decode = msgspec.msgpack.Decoder(IntervalEvents).decode
 
 
 def exported(
@@ -113,8 +113,8 @@ def exported(
         batch: the micro-batch.
         events: the events that the engine recorded.
         under_old_watermark: how many of them came before the watermark advanced.
-        held: see `Entry`.
-        reached: see `Entry`.
+        held: see `IntervalEvents`.
+        reached: see `IntervalEvents`.
     """
     assert plan.history is not None, "a History was asked for"
     fraction, computation, sampled = (
@@ -131,7 +131,7 @@ def exported(
     )
     return [
         _encode(
-            Entry(
+            IntervalEvents(
                 batch.number, at, advanced, group, batch.now_us, batch.low_watermark, held,
                 [
                     placed
@@ -164,7 +164,9 @@ def exported_injections(
                 placed.append(Output(at_us, OUTSIDE_ADDRESS, production))
                 placed.append(Acked(at_us, event.process, production.record_id, OUTSIDE))
     advanced, fraction = False, plan.history.fraction
-    return _encode(Entry(number, -1, advanced, partition, at_us, MIN_TIME, MAX_TIME, placed, fraction))
+    return _encode(
+        IntervalEvents(number, -1, advanced, partition, at_us, MIN_TIME, MAX_TIME, placed, fraction)
+    )
 
 
 def _is_told(event: Event, computation: str) -> bool:

@@ -30,7 +30,7 @@ _SUM_UP = 100
 """Choice: a claim and a reader read at most so many slots, and the sum of the others costs its size once in so many batches."""
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class SlotEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a slot says.
 
     Attributes:
@@ -63,7 +63,7 @@ class Contents(msgspec.Struct):
     batches: dict[str, int] = {}
     files: list[str] = []
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: SlotEntry) -> None:
         """Add an entry."""
         if entry.query:
             self.batches[entry.query] = entry.batch
@@ -73,7 +73,7 @@ class Contents(msgspec.Struct):
 
 
 class _Slot(msgspec.Struct, frozen=True):
-    entry: Entry
+    entry: SlotEntry
     before: Contents | None = None
 
 
@@ -111,7 +111,7 @@ class FileLog:
             self._next += 1
         return self._next
 
-    def add(self, entry: Entry) -> bool:
+    def add(self, entry: SlotEntry) -> bool:
         """Take the next slot; return whether it was free. If it was not, it has been read now.
 
         Raises:
@@ -170,7 +170,7 @@ class StoreFiles:
         begins = self._log.read() == 0
         while True:
             self.epoch = self._newest_epoch() + 1
-            if self._log.add(Entry(writer, self.epoch, _token())):
+            if self._log.add(SlotEntry(writer, self.epoch, _token())):
                 break
         if begins and not self._log.check_store():
             problem = "the store replaces a file that exists, where a new one was to be created"
@@ -190,7 +190,7 @@ class StoreFiles:
         place = self._path / name
         frame.write.mode("overwrite").format(self._format).save(str(place))
         files = tuple(f"{name}/{path.name}" for path in place.files() if path.name[0] not in "._")
-        entry = Entry(self._writer, self.epoch, token, own, batch, files)
+        entry = SlotEntry(self._writer, self.epoch, token, own, batch, files)
         try:
             while not self._log.add(entry):
                 self._check_epoch()

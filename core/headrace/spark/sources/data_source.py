@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 from headrace.api.errors import OptionsError
 from headrace.api.pipeline import Pipeline
 from headrace.api.time import MAX_TIME
-from headrace.spark.sources.rows import Entry, heartbeat
+from headrace.spark.sources.rows import InjectionPlan, heartbeat
 from headrace.spark.sources.schema import INJECTED_SCHEMA
 from headrace.wire.messages import Progress
 
@@ -85,16 +85,16 @@ class Planner(Protocol):
         ...
 
 
-class Source(Protocol):
+class OutsideSource(Protocol):
     """Description of an outside source, as `injected` takes it."""
 
-    def planner(self, entry: Entry) -> Planner:
+    def planner(self, entry: InjectionPlan) -> Planner:
         """Check the description, and return the planner that reads the source."""
         ...
 
 
 def injected(
-    spark: SparkSession, pipeline: Pipeline, injector: str, source: Source, *, bounded: bool = False
+    spark: SparkSession, pipeline: Pipeline, injector: str, source: OutsideSource, *, bounded: bool = False
 ) -> DataFrame:
     """Read an outside source as an injector of a pipeline.
 
@@ -112,7 +112,7 @@ def injected(
         OptionsError: there is no such injector, an option is out of its range, or the source is not picklable.
         SourceMissingError: its directory does not exist.
     """
-    planner = source.planner(Entry.of(pipeline, injector))
+    planner = source.planner(InjectionPlan.of(pipeline, injector))
     try:
         cloudpickle.dumps(planner)
     except Exception as error:

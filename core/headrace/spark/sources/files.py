@@ -39,7 +39,7 @@ from headrace.spark.io_errors import (
 )
 from headrace.spark.runtime.files import scheme_of
 from headrace.spark.sources.data_source import Offset, to_offset
-from headrace.spark.sources.rows import BATCH_ROWS, Entry, NewRecord, RowWriter
+from headrace.spark.sources.rows import BATCH_ROWS, InjectionPlan, NewRecord, RowWriter
 from headrace.wire.messages import Progress
 
 TASK_RECORDS = 50_000
@@ -164,7 +164,7 @@ _Listing = tuple[bool, list[dict[str, tuple[int, int]]]]
 class FilesPlanner:
     """Reads a directory (`Planner`)."""
 
-    entry: Entry
+    entry: InjectionPlan
     directory: Directory
     format: Format
     max_records: int | None

@@ -16,7 +16,7 @@ from headrace.api.errors import OptionsError
 from headrace.api.time import MAX_TIME, MIN_TIME, SECOND
 from headrace.spark.io_errors import CheckpointMismatchError, SourceUnreadableError
 from headrace.spark.sources.data_source import Offset, Planner, to_offset
-from headrace.spark.sources.rows import BATCH_ROWS, Entry, NewRecord, RowWriter
+from headrace.spark.sources.rows import BATCH_ROWS, InjectionPlan, NewRecord, RowWriter
 from headrace.wire.messages import Progress
 
 TASK_RECORDS = 50_000
@@ -51,7 +51,7 @@ class Generated:
     watermark: Callable[[int, int], int] | None = None
     max_records: int | None = None
 
-    def planner(self, entry: Entry) -> Planner:
+    def planner(self, entry: InjectionPlan) -> Planner:
         """Check the description, and return the planner that reads the source."""
         if self.count is not None and self.count < 0:
             raise OptionsError("count", self.count, "at least 0, or None")
@@ -94,7 +94,7 @@ class GeneratedTask:
 class GeneratedPlanner:
     """Reads records from a user's function (`Planner`)."""
 
-    entry: Entry
+    entry: InjectionPlan
     source: Generated
     frozen_us: int | None = None
 

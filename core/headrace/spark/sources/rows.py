@@ -60,7 +60,7 @@ class NewRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class InjectionPlan:
     """The part of a pipeline that a worker needs to inject records.
 
     Attributes:
@@ -72,7 +72,7 @@ class Entry:
     pipeline: Pipeline
 
     @staticmethod
-    def of(pipeline: Pipeline, injector: str) -> "Entry":
+    def of(pipeline: Pipeline, injector: str) -> "InjectionPlan":
         """Extract what concerns one injector from a pipeline.
 
         Raises:
@@ -88,7 +88,7 @@ class Entry:
         )
         for stream in dict.fromkeys(spec.all_outputs):
             part.stream(stream, pipeline.codec(stream))
-        return Entry(spec, part)
+        return InjectionPlan(spec, part)
 
     @property
     def name(self) -> str:
@@ -114,7 +114,7 @@ class RowWriter:
         "_address", "_arrived", "_codecs", "_entry", "_keys", "_offsets", "_stream", "_streams", "_timestamps", "_values",
     )  # fmt: skip
 
-    def __init__(self, entry: Entry, process: int) -> None:
+    def __init__(self, entry: InjectionPlan, process: int) -> None:
         self._entry = entry
         self._address = f"{entry.name}/{process}"
         self._codecs = entry.codecs()

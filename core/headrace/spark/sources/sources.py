@@ -15,7 +15,7 @@ from headrace.spark.sources.data_source import Planner
 from headrace.spark.sources.files import Directory, FilesPlanner, Format
 from headrace.spark.sources.formats import Column, Lines, ParquetRows, by_columns, text_in
 from headrace.spark.sources.generated import Generated
-from headrace.spark.sources.rows import Entry, NewRecord
+from headrace.spark.sources.rows import InjectionPlan, NewRecord
 
 __all__ = ["Files", "Generated", "JsonLines", "ParquetFiles"]
 
@@ -34,7 +34,7 @@ class Files:
     parse: Callable[[str], NewRecord]
     max_records: int | None = None
 
-    def planner(self, entry: Entry) -> Planner:
+    def planner(self, entry: InjectionPlan) -> Planner:
         """Check the description, and return the planner that reads the source."""
         return _files(entry, self.directory, Lines(text_in, self.parse), self.max_records)
 
@@ -53,7 +53,7 @@ class _RecordFiles:
     unit_us: int = MICROSECOND
     max_records: int | None = None
 
-    def planner(self, entry: Entry) -> Planner:
+    def planner(self, entry: InjectionPlan) -> Planner:
         """Check the description, and return the planner that reads the source."""
         make = by_columns(self.key, self.timestamp, self.value, self.stream, self.unit_us)
         return _files(entry, self.directory, type(self)._format(make), self.max_records)
@@ -93,7 +93,9 @@ class ParquetFiles(_RecordFiles):
     _format = ParquetRows
 
 
-def _files(entry: Entry, directory: str | Directory, format_: Format, max_records: int | None) -> Planner:
+def _files(
+    entry: InjectionPlan, directory: str | Directory, format_: Format, max_records: int | None
+) -> Planner:
     where = directory if isinstance(directory, Directory) else Directory(str(directory))
     planner = FilesPlanner(entry, where, format_, max_records)
     planner.check()

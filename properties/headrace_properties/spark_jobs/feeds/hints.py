@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from headrace_properties.spark_jobs.feeds.slots import InputSlot, Use, Written
 from headrace_sim.spark.columns.ddl import interval_us
 from headrace_sim.spark.columns.recorded import Recorded
-from headrace_sim.spark.job import Source
+from headrace_sim.spark.job import StreamSource
 
 Term = Any
 """A column in terms of slots: a `Recorded` tree, a plain value; None: unknown."""
@@ -136,7 +136,7 @@ class Hints:
         return slot.content if written is not None and slot.written == written else None
 
 
-def hints_of(sources: Iterable[Source]) -> Hints:
+def hints_of(sources: Iterable[StreamSource]) -> Hints:
     """Return what sources tell by themselves: Kafka counts offsets, ``rate`` its rows."""
     hints = Hints()
     for source in sources:
@@ -144,7 +144,7 @@ def hints_of(sources: Iterable[Source]) -> Hints:
     return hints
 
 
-def _row_of(hints: Hints, source: Source) -> InputSlot:
+def _row_of(hints: Hints, source: StreamSource) -> InputSlot:
     row = hints.slot(source.schema)
     count = _COUNTED.get(source.format)
     for name, counted in count(dict(source.options)).items() if count else ():

@@ -10,7 +10,7 @@ from headrace_properties.spark_jobs.feeds.drawing import batches_for, one_of
 from headrace_properties.spark_jobs.feeds.drawn_rows import BATCHES, drawn_batches
 from headrace_properties.spark_jobs.feeds.query_plans import SinkPlans, read_hints
 from headrace_properties.spark_jobs.feeds.samples import SampleFile, own_files, rows_of
-from headrace_sim.spark.job import Source, SparkJob, StreamJoin, Union
+from headrace_sim.spark.job import SparkJob, StreamJoin, StreamSource, Union
 
 _Rows = list[tuple[Any, ...]]
 
@@ -38,7 +38,7 @@ def feed_of(
     `SampleError` if a sample cannot be read, or does not fit, `UndrawableError` if a type cannot be drawn, or
     `UnknownSourceError` if the job has no source of a sample's name.
     """
-    sources = job.sources or (Source("input", "", job.input),)
+    sources = job.sources or (StreamSource("input", "", job.input),)
     hints = read_hints(job.plan, sources, sink)
     named = _named(sources, samples)
     files = {source.name: own for source in sources if (own := named.get(source.name) or own_files(source))}
@@ -65,7 +65,7 @@ def _as_stream(batches: list[_Rows], *, with_itself: bool) -> list[_Rows]:
     return [[(row,) for row in rows] for rows in batches] if with_itself else batches
 
 
-def _named(sources: tuple[Source, ...], samples: Mapping[str, str]) -> dict[str, SampleFile]:
+def _named(sources: tuple[StreamSource, ...], samples: Mapping[str, str]) -> dict[str, SampleFile]:
     names = {label: source.name for source in sources for label in (source.label, source.name)}
     for name in samples:
         if name not in names and (name or len(sources) > 1):

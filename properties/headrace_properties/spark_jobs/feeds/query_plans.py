@@ -16,7 +16,7 @@ from headrace_properties.spark_jobs.feeds.terms import Terms
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.recorded import Recorded, shown
-from headrace_sim.spark.job import Source
+from headrace_sim.spark.job import StreamSource
 from headrace_sim.spark.plan.expressions import Reading
 from headrace_sim.spark.plan.handles import object_of
 from headrace_sim.spark.plan.relations import local_rows
@@ -34,7 +34,7 @@ class SinkPlans:
     relations: list[pb.Relation] = field(default_factory=list)  # of the frames that it made
 
 
-def read_hints(plan: bytes, sources: Iterable[Source], sink: SinkPlans | None = None) -> Hints:
+def read_hints(plan: bytes, sources: Iterable[StreamSource], sink: SinkPlans | None = None) -> Hints:
     """Return what the plan of a query tells of its sources.
 
     ``plan``: a serialized ``Relation`` of Spark Connect. ``sources``: what its streams are read from, in the order in which
@@ -285,7 +285,7 @@ def _file_table(read: Any) -> tuple[Sequence[str], list[Sequence[Any]]]:
         as_json = given.schema.lstrip().startswith("{")
         schema = t._parse_datatype_json_string(given.schema) if as_json else parse_schema(given.schema)
     options, paths = tuple(given.options.items()), ",".join(given.paths)
-    found = own_files(Source("", given.format.lower(), schema, options, paths))
+    found = own_files(StreamSource("", given.format.lower(), schema, options, paths))
     try:
         items = list(islice(objects_in(found), _MOST_STATIC)) if found else []
     except SampleError:

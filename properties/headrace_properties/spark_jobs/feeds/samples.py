@@ -25,7 +25,7 @@ from headrace_properties.spark_jobs.feeds.slots import InputSlot
 from headrace_sim.spark.columns.casts import cast_value
 from headrace_sim.spark.columns.drawn_values import START
 from headrace_sim.spark.columns.json_values import from_json
-from headrace_sim.spark.job import Source
+from headrace_sim.spark.job import StreamSource
 
 MOST_OWN_ROWS = 30
 """Choice: how many rows are taken of files that nobody has named."""
@@ -55,7 +55,7 @@ class SampleFile:
     most: int | None = None  # how many rows are taken; None: all, of which there may be `MOST_ROWS`
 
 
-def own_files(source: Source) -> SampleFile | None:
+def own_files(source: StreamSource) -> SampleFile | None:
     """Return the files that a source itself reads, if they are there."""
     options = {name.lower(): value for name, value in source.options}
     if source.format not in _SUFFIXES or not source.path or options.get("multiline", "").lower() == "true":

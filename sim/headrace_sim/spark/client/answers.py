@@ -31,7 +31,7 @@ from headrace_sim.spark.columns.evaluations import begin_action
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.grammar import SqlTextError, tree_of
 from headrace_sim.spark.columns.in_force import settings_in_force
-from headrace_sim.spark.job import Source, SparkJobError
+from headrace_sim.spark.job import SparkJobError, StreamSource
 from headrace_sim.spark.plan.expressions import user_function
 from headrace_sim.spark.plan.handles import object_of
 from headrace_sim.spark.plan.relations import Compiler, Computed, local_rows, observing
@@ -258,11 +258,11 @@ class Answers:
             return self.state.views.get(_view_name(name), relation)
         return relation
 
-    def _known(self, source: Source) -> t.StructType | None:
+    def _known(self, source: StreamSource) -> t.StructType | None:
         """Return the schema of a source that does not say it: as it is given, or as a query that was started writes it."""
         return self._known_table(source) or self.state.schemas.get("")
 
-    def _known_table(self, source: Source) -> t.StructType | None:
+    def _known_table(self, source: StreamSource) -> t.StructType | None:
         return self.state.schemas.get(source.label) or self.queries.schema_written(source.path)
 
     def _leaf(self, relation: pb.Relation, place: str) -> Computed:
@@ -295,7 +295,7 @@ class Answers:
         options = {name.lower(): value for name, value in read.data_source.options.items()}
         table = options.get("dbtable", "").strip()
         query = options.get("query") or (f"SELECT * FROM {table}" if table.startswith("(") else "")  # noqa: S608  read here
-        if not query or self._known_table(Source("", "jdbc", t.StructType([]), (), table, place)):
+        if not query or self._known_table(StreamSource("", "jdbc", t.StructType([]), (), table, place)):
             return None
         try:
             return self.compiler().compiled(self._sql_queries(place).relation(tree_of(query)))

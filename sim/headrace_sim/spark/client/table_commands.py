@@ -9,7 +9,7 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.frames import Rows
-from headrace_sim.spark.job import Source
+from headrace_sim.spark.job import StreamSource
 from headrace_sim.spark.plan.expressions import Reading
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.tables.connectors import TARGETS
@@ -42,7 +42,7 @@ def _clause(match: Match, action: Any, read: Reading) -> Clause:
 
 
 def reader(
-    tables: Tables, read: Any, place: str, known: Callable[[Source], t.StructType | None]
+    tables: Tables, read: Any, place: str, known: Callable[[StreamSource], t.StructType | None]
 ) -> Callable[[], Rows]:
     """Return what reads a table, or what was written to a path.
 
@@ -56,7 +56,7 @@ def reader(
     if read.HasField("named_table"):
         _refuse_history(read.named_table.options, place)
         name = read.named_table.unparsed_identifier
-        return lambda: tables.read(name, known(Source("", "table", t.StructType([]), (), name, place)))
+        return lambda: tables.read(name, known(StreamSource("", "table", t.StructType([]), (), name, place)))
     asked = read.data_source
     options = {name.lower(): value for name, value in asked.options.items()}
     _refuse_history(options, place)
@@ -67,7 +67,7 @@ def reader(
     def rows() -> Rows:
         found = None if tables.exists(target) else rows_of_files(target, source, options, schema, place)
         if found is None:
-            told = known(Source("", source, t.StructType([]), (), target, place))
+            told = known(StreamSource("", source, t.StructType([]), (), target, place))
             found = tables.read(target, told or (schema if tables.are_of_program else None))
         return found if schema is None else _as(found, schema, place)
 

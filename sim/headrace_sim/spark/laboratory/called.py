@@ -18,10 +18,10 @@ from headrace_sim.spark.job import (
     Deduplicate,
     Limit,
     MapInPandas,
-    Source,
     SparkJob,
     SparkJobError,
     Step,
+    StreamSource,
     TransformWithState,
     Watermark,
 )
@@ -49,7 +49,7 @@ class Called:
 
     def query(self, job: SparkJob) -> SparkJob:
         """Return its query, recorded as ``job``, with the streams and the place that it has in a driver."""
-        streams = job.sources or (Source("", "", job.input),)
+        streams = job.sources or (StreamSource("", "", job.input),)
         placed = (
             stream if stream.format else replace(stream, place=f"{PARAMETER} {stream.name}")
             for stream in streams

@@ -21,7 +21,7 @@ from pyspark.sql.streaming import DataStreamWriter
 from headrace import Pipeline
 from headrace.wire.effects import SourceEvent
 from headrace_sim.spark.declares import Declares
-from headrace_sim.spark.job import Source, SparkJob, SparkSink
+from headrace_sim.spark.job import SparkJob, SparkSink, StreamSource
 from headrace_sim.spark.laboratory.looks import called_in_laboratory
 from headrace_sim.spark.plan.streams import PARAMETER
 from headrace_sim.spark.refusals import definition_of
@@ -49,7 +49,7 @@ def query_of_pipeline(pipeline: Pipeline) -> SparkJob:
     from headrace.spark.sources.schema import INJECTED_SCHEMA  # noqa: PLC0415
 
     check_followed(pipeline, {}, "a trial of the laboratory")
-    sources = tuple(Source(name, "", INJECTED_SCHEMA) for name in pipeline.injectors)
+    sources = tuple(StreamSource(name, "", INJECTED_SCHEMA) for name in pipeline.injectors)
     several = t.StructType([t.StructField(source.name, source.schema) for source in sources])
     alone = INJECTED_SCHEMA if len(sources) == 1 else several
     meant = Declares(new_checkpoint=False)  # which begins with no state: nothing would be as it was

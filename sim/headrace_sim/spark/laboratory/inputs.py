@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from headrace_sim.spark.job import Source, SparkJob
+from headrace_sim.spark.job import SparkJob, StreamSource
 from headrace_sim.spark.laboratory.watched_frames import closest, noted
 from headrace_sim.spark.plan.streams import FIXED_SCHEMAS, PARAMETER
 from headrace_sim.spark.refusals import users_place
@@ -71,7 +71,7 @@ def read_from(
 
     """
     mine = [replace(source, name="") for source in queries[number].sources]
-    waiting: dict[str, list[tuple[Source, int | None]]] = {}
+    waiting: dict[str, list[tuple[StreamSource, int | None]]] = {}
     for source in (replace(source, name="") for job in queries for source in job.sources):
         stream = source, mine.index(source) if source in mine else None
         if stream not in waiting.setdefault(source.place, []):  # else several queries have it

@@ -23,7 +23,7 @@ from typing import Any
 from pyspark.sql import DataFrameReader, DataFrameWriter, SparkSession
 
 from headrace_sim.spark.client.script_needs import ProgramError
-from headrace_sim.spark.job import Source, SparkJob
+from headrace_sim.spark.job import SparkJob, StreamSource
 from headrace_sim.spark.laboratory.places import (
     CHECKPOINTS,
     MOST_BYTES,
@@ -313,7 +313,7 @@ def _expect_near(job: SparkJob) -> None:
             _refuse(problem, source.place)
 
 
-def _read_by(source: Source, home: Path) -> Iterator[Path]:
+def _read_by(source: StreamSource, home: Path) -> Iterator[Path]:
     """Yield what a source reads of this disk. Raise `ProgramError` if it cannot be left as it is."""
     format_ = source.format.lower()
     if not format_:

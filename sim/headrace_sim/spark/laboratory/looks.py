@@ -11,7 +11,7 @@ from pyspark.sql.streaming import DataStreamReader, DataStreamWriter
 
 from headrace_sim.spark.client.script_needs import ProgramError
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.job import OutputMode, Source, SparkJob, SparkSink
+from headrace_sim.spark.job import OutputMode, SparkJob, SparkSink, StreamSource
 from headrace_sim.spark.laboratory.inputs import READS
 from headrace_sim.spark.laboratory.watched_frames import noted
 from headrace_sim.spark.plan.streams import FIXED_SCHEMAS, PARAMETER
@@ -23,13 +23,13 @@ Schemas = Mapping[str, str] | str | None
 class SourcesLook:
     """Notes the streams that this process reads, and lets each be empty, irreversibly.
 
-    ``folder``: where each gets a directory. ``schemas``: of streams that do not say theirs: of all, or by `Source.label`.
+    ``folder``: where each gets a directory. ``schemas``: of streams that do not say theirs: of all, or by `StreamSource.label`.
     ``tell``: told of what is missing.
     """
 
     def __init__(self, folder: Path, schemas: Schemas, tell: Callable[[Exception], object]) -> None:
         self.folder, self.schemas, self.tell = folder, schemas, tell
-        self.sources: list[Source] = []
+        self.sources: list[StreamSource] = []
         for name in ("format", "schema", "option", "options"):
             setattr(DataStreamReader, name, noted(name, getattr(DataStreamReader, name)))
         really_parquet = DataStreamReader.parquet
@@ -47,7 +47,7 @@ class SourcesLook:
             given = str(told.pop("name", "")) if format_ == PARAMETER else ""
             format_ = format_.replace(PARAMETER, "")
             settings = tuple((key, str(value)) for key, value in told.items() if key != "schema")
-            source = Source(
+            source = StreamSource(
                 given or f"stream{len(self.sources) + 1}",
                 format_,
                 t.StructType(),
@@ -61,13 +61,15 @@ class SourcesLook:
             empty = self.folder / str(len(self.sources))
             empty.mkdir(parents=True)
             self.sources.append(
-                Source(source.name, format_, schema, source.options, source.path, source.place)
+                StreamSource(source.name, format_, schema, source.options, source.path, source.place)
             )
             return really_parquet(reader._spark.readStream.schema(schema), empty.as_uri())
 
         return read
 
-    def _schema_of(self, source: Source, told: Any, of_spark: Callable[[], t.StructType]) -> t.StructType:
+    def _schema_of(
+        self, source: StreamSource, told: Any, of_spark: Callable[[], t.StructType]
+    ) -> t.StructType:
         """Return the schema of a stream. Raise `ProgramError` if nobody says it, and Spark does not know it, either."""
         given = self.schemas.get(source.label) if isinstance(self.schemas, Mapping) else self.schemas
         schema = told or FIXED_SCHEMAS.get(source.format.lower()) or given

@@ -23,12 +23,12 @@ from headrace_sim.spark.job import (
     Limit,
     MapInPandas,
     OutputMode,
-    Source,
     SparkJob,
     SparkJobError,
     SparksOwn,
     Step,
     StreamJoin,
+    StreamSource,
     TimeMode,
     TransformWithState,
     Union,
@@ -64,7 +64,7 @@ _TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
 class Stream:
     """A stream of a plan: where its rows come from, and what is done to them."""
 
-    sources: Mapping[str, Source]  # by name
+    sources: Mapping[str, StreamSource]  # by name
     steps: tuple[Step, ...]  # one after the other
     output: t.StructType  # the schema of what comes out
 
@@ -88,7 +88,7 @@ class Splitter:
     # returns the relation that a view's name or a SQL text stands for; any other as it is
     resolved: Callable[[pb.Relation], pb.Relation] = lambda relation: relation
     # returns the schema of what a topic, a table or a path holds, if something tells it
-    known: Callable[[Source], t.StructType | None] = lambda _source: None
+    known: Callable[[StreamSource], t.StructType | None] = lambda _source: None
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     seen: dict[int, Stream] = field(default_factory=dict)
     streaming: dict[int, bool] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class Splitter:
             return self._united(message, place)
         return self._by_columns(relation, kind, place)
 
-    def _source(self, message: Any, place: str) -> Source:
+    def _source(self, message: Any, place: str) -> StreamSource:
         options = dict(message.data_source.options)
         kind = message.data_source.format.lower() or "parquet"
         if message.HasField("named_table"):
@@ -146,7 +146,7 @@ class Splitter:
         path = ",".join(message.data_source.paths) or options.get("path", "")
         path = message.named_table.unparsed_identifier or path
         given = "" if kind == PARAMETER else kind
-        source = Source(name, given, t.StructType([]), tuple(options.items()), path, place)
+        source = StreamSource(name, given, t.StructType([]), tuple(options.items()), path, place)
         if message.data_source.schema:
             schema: t.StructType | None = _schema_of(message.data_source.schema)
         else:
