@@ -32,7 +32,7 @@ class Difference:
 
 
 _FILES = (
-    r"sim/spark/test_(bad_inputs|queries|recording|stateful|unions|values)\.py|"
+    r"sim/spark/(test_bad_inputs|client/test_recording|columns/test_values|query/test_(queries|unions)|state/test_stateful)\.py|"
     r"properties/spark_jobs/test_(declarations|deliveries|outcomes|planted_state|promised|swallowed|targets|unions)\.py"
 )
 _NO_PROCESSORS = (
@@ -43,19 +43,21 @@ DIFFERENCES = (
     Difference((4, 1), _FILES, "transformWithState cannot run here", _NO_PROCESSORS),
     Difference(
         (4, 2),
-        r"sim/spark/test_(stateful|values)\.py|properties/spark_jobs/test_planted_state\.py",
+        r"sim/spark/(columns/test_values|state/test_stateful)\.py|properties/spark_jobs/test_planted_state\.py",
         "PySpark 4.1 cannot pickle a Row that goes into state",
         "cannot pickle 'generator' object",
     ),
-    Difference((4, 2), r"sim/spark/test_values\.py::test_key_that.*\[array", "a key may hold an ARRAY"),
+    Difference(
+        (4, 2), r"sim/spark/columns/test_values\.py::test_key_that.*\[array", "a key may hold an ARRAY"
+    ),
     Difference(
         (4, 0),
-        r"sim/spark/test_frames\.py::.*\[(udf by names|pandas function, by name)\]",
+        r"sim/spark/columns/test_frames\.py::.*\[(udf by names|pandas function, by name)\]",
         "functions take no arguments by name",
     ),
     Difference(
         (4, 0),
-        r"sim/spark/test_stand_ins\.py::.*_hides_what_it_misses",
+        r"sim/spark/client/test_stand_ins\.py::.*_hides_what_it_misses",
         "there is no GroupedData.applyInArrow",
     ),
     Difference(
@@ -65,11 +67,13 @@ DIFFERENCES = (
     ),
     Difference(
         (4, 0),
-        r"sim/spark/test_real\.py::test_query_in_sql_text_is_asked_with_the_rows_of_the_views_that_it_names",
+        r"sim/spark/real/test_real\.py::test_query_in_sql_text_is_asked_with_the_rows_of_the_views_that_it_names",
         "texts have no views",
     ),
     Difference(
-        (4, 0), r"sim/spark/test_real\.py::test_real_spark_answers", "it comes without the Connect server"
+        (4, 0),
+        r"sim/spark/real/test_real\.py::test_real_spark_answers",
+        "it comes without the Connect server",
     ),
 )
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.releases import reason
 
-STATEFUL = "tests/sim/spark/test_stateful.py::test_processor[Counts]"
+STATEFUL = "tests/sim/spark/state/test_stateful.py::test_processor[Counts]"
 LACKS = "E   AttributeError: 'GroupedData' object has no attribute 'transformWithState'"
 
 
@@ -17,13 +17,13 @@ LACKS = "E   AttributeError: 'GroupedData' object has no attribute 'transformWit
         (STATEFUL, (4, 0), "", None),
         ("tests/sim/spark/test_sinks.py::test_sink", (4, 0), LACKS, None),
         (
-            "tests/sim/spark/test_values.py::test_key_that_spark[array-x]",
+            "tests/sim/spark/columns/test_values.py::test_key_that_spark[array-x]",
             (4, 1),
             "",
             "before PySpark 4.2: a key may hold an ARRAY",
         ),
-        ("tests/sim/spark/test_values.py::test_key_that_spark[array-x]", (4, 3), "", None),
-        ("tests/sim/spark/test_values.py::test_key_that_spark[array-x]", (), "", None),
+        ("tests/sim/spark/columns/test_values.py::test_key_that_spark[array-x]", (4, 3), "", None),
+        ("tests/sim/spark/columns/test_values.py::test_key_that_spark[array-x]", (), "", None),
     ],
 )
 def test_reason_is_that_of_the_release(

@@ -1,6 +1,6 @@
 """What Spark gives for its own stateful operators is what is recorded of it: output by batch, watermarks, and what it refuses.
 
-The simulated Spark is compared with what is recorded, in tests/sim/spark/test_operators.py.
+The simulated Spark is compared with what is recorded, in tests/sim/spark/query/test_operators.py.
 """
 
 import json

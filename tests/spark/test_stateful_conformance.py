@@ -1,6 +1,6 @@
 """What Spark gives for each processor is what is recorded of it: output by batch, state, timers, watermarks, late rows.
 
-The simulated Spark is compared with what is recorded, in tests/sim/spark/test_stateful.py.
+The simulated Spark is compared with what is recorded, in tests/sim/spark/state/test_stateful.py.
 """
 
 import json

@@ -1,6 +1,6 @@
 """What Spark gives for several streams with watermarks of their own is what is recorded of it.
 
-The simulated Spark is compared with what is recorded, in tests/sim/spark/test_unions.py.
+The simulated Spark is compared with what is recorded, in tests/sim/spark/query/test_unions.py.
 """
 
 import json

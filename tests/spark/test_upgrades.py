@@ -1,4 +1,4 @@
-"""What Spark makes of the checkpoint of an earlier version is what is recorded of it; see tests/sim/spark/test_upgrades.py."""
+"""What Spark makes of the checkpoint of an earlier version is as recorded; simulated Spark is asked the same elsewhere."""
 
 import json
 import re

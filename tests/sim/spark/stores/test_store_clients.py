@@ -9,7 +9,7 @@ import pytest
 
 from headrace_sim.spark.sinks import check_sink
 
-MODULES = Path(__file__).parents[2] / "properties" / "spark_jobs" / "corpus_modules"
+MODULES = Path(__file__).parents[3] / "properties" / "spark_jobs" / "corpus_modules"
 ROWS = [[("home", 2)], [("home", 1)]]
 
 
