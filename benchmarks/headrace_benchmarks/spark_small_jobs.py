@@ -65,7 +65,7 @@ class Minutes(StatefulProcessor):
         self._sums.removeKey((minute,))
 
 
-class Sessions(StatefulProcessor):
+class SessionCount(StatefulProcessor):
     """Tells how many rows a key had, once it has had none for a minute."""
 
     def init(self, handle: Any) -> None:
@@ -103,7 +103,7 @@ class SmallJob:
 JOBS = {
     "running total": SmallJob(Total, TimeMode.NONE),
     "sums by minute": SmallJob(Minutes, TimeMode.EVENT_TIME),
-    "sessions": SmallJob(Sessions, TimeMode.EVENT_TIME),
+    "sessions": SmallJob(SessionCount, TimeMode.EVENT_TIME),
 }
 
 

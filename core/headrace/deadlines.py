@@ -13,7 +13,7 @@ QUIET_PERIODS = 8
 """What has not changed is said again after this many periods, because a message may have been lost."""
 
 
-class Waiting(Protocol):
+class ClockWaiter(Protocol):
     """What waits by a process's clock."""
 
     def set_clock_back(self, now: int) -> None:

@@ -21,7 +21,7 @@ from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.history_sample import Sample, sample_of
 from headrace.spark.hosting.images import Image, encode_image, images_of, install
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import JobPlan, MicroBatch, Splits, computation_of, limits_of
+from headrace.spark.hosting.layout import BatchContext, JobPlan, Splits, computation_of, limits_of
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
 from headrace.spark.hosting.processor import run_bounded
 from headrace.spark.runtime.event_time import END_MS, from_spark
@@ -196,7 +196,7 @@ class Query:
 
     def _levels(self, post: Post) -> None:
         low = from_spark(self.watermark_ms)
-        batch = MicroBatch(self.number, self.now_us, low)
+        batch = BatchContext(self.number, self.now_us, low)
         if self.plan.fused:
             post = self._all_levels(post, batch)
         for level in () if self.plan.fused else self.plan.levels:
@@ -218,7 +218,7 @@ class Query:
                 self.outputs[Emitted(stream, key, value, timestamp)] += 1
             self.events += parcel.events
 
-    def _all_levels(self, post: Post, batch: MicroBatch) -> Post:
+    def _all_levels(self, post: Post, batch: BatchContext) -> Post:
         """Call one operator for all levels, as Spark does: for its rows, if any, and then for its timer if it was due."""
         due = self.fused.timer_ms is not None and self.fused.timer_ms <= self.watermark_ms
         task, found = FusedTask(self.plan, self.fused), Post()

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.client.sessions import ClientSession, connected
 from tests.sim.spark import settings_table, snippets, sql_queries, sql_texts
 from tests.sim.spark.drawn_expressions import drawn_expression
 from tests.sim.spark.frame_programs import OUTCOMES, PROGRAMS, ROWS, SCHEMA, outcome
@@ -34,7 +34,7 @@ def _compare_drawn(spark: SparkSession, seed: int, count: int) -> None:
     }
     df = spark.createDataFrame(ROWS, SCHEMA).coalesce(1).cache()
     of_spark = {text: outcome(df, program) for text, program in programs.items()}
-    session = Session()
+    session = ClientSession()
     with connected(session):
         simulated = session.createDataFrame(ROWS, SCHEMA)
         assert {text: outcome(simulated, program) for text, program in programs.items()} == of_spark

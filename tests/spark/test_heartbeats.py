@@ -15,7 +15,7 @@ from headrace import MIN_TIME, SECOND, Computation, Context, OptionsError, Pipel
 from headrace.spark import Input, QueryFailedError, SparkHostError, deploy
 from headrace.spark.jobs.attach import check_followed
 from headrace.spark.jobs.deploy import _check_idle
-from headrace.spark.jobs.heartbeats import Heartbeats, Told, metric_of
+from headrace.spark.jobs.heartbeats import Heartbeats, InputWatermark, metric_of
 from headrace.spark.runtime.event_time import END_MS
 from headrace.spark.sources.told_heartbeats import HeartbeatReader
 
@@ -25,7 +25,11 @@ class Inputs:
 
     def __init__(self) -> None:
         self.now_us = 0
-        inputs = {"a": Told(timeout_us=10), "b": Told(timeout_us=10), "c": Told()}
+        inputs = {
+            "a": InputWatermark(timeout_us=10),
+            "b": InputWatermark(timeout_us=10),
+            "c": InputWatermark(),
+        }
         self.idle = Heartbeats(inputs, None, lambda: self.now_us)
         self.readers = {name: HeartbeatReader(name, self.idle.told_path) for name in inputs}
         self.offsets = {name: reader.initialOffset() for name, reader in self.readers.items()}
@@ -97,7 +101,7 @@ class Topic:
 
     def __init__(self, place: Path, timeout_us: int | None = None) -> None:
         self.now_us, self.batch = 0, 0
-        inputs = {"topic": Told(timeout_us=timeout_us, processes=3)}
+        inputs = {"topic": InputWatermark(timeout_us=timeout_us, processes=3)}
         self.heartbeats = Heartbeats(inputs, place / "inputs.json", lambda: self.now_us)
         self.reader = HeartbeatReader("topic", self.heartbeats.told_path)
         self.low = self.reader.initialOffset()

@@ -16,7 +16,7 @@ from headrace.spark import deploy
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_export import history_of
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import JobPlan, MicroBatch, limits_of
+from headrace.spark.hosting.layout import BatchContext, JobPlan, limits_of
 from headrace.spark.hosting.parcels import Packed, Parcel
 from headrace.spark.hosting.waiting import RECORDS_IN_CHUNK, WaitingRoom
 from headrace.spark.jobs.attach import check_followed
@@ -116,7 +116,7 @@ class Interval:
         parcel = Parcel(
             limited=[("mail", record) for record in records], slowest=slowest, horizons=[("mail", horizon)]
         )
-        batch = MicroBatch(self.number, 0, low_us)
+        batch = BatchContext(self.number, 0, low_us)
         self.number += 1
         self.store.reads = 0
         post = run_interval(self.plan, "count/0", batch, [parcel], self.store)
@@ -159,7 +159,7 @@ def test_what_waits_holds_the_watermark_and_wakes_its_interval() -> None:
     interval = Interval()
     interval.run(record(1, 5 * SECOND), slowest=SECOND)
     assert interval.store.timer_ms == 4_000
-    post = run_interval(interval.plan, "count/0", MicroBatch(1, 0, 9 * SECOND), [], interval.store)
+    post = run_interval(interval.plan, "count/0", BatchContext(1, 0, 9 * SECOND), [], interval.store)
     (tally,) = [tally for _, tally in post.tallies]
     assert (tally.held, tally.enters_at, tally.input_watermark) == (5 * SECOND, 4 * SECOND, 9 * SECOND)
 

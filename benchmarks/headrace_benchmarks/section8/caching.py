@@ -150,7 +150,7 @@ class _MeteredStore(Mediator):
         return reply
 
 
-class Session(Computation):
+class SessionBuffer(Computation):
     """Buffers a session, and produces its size when it has ended."""
 
     def __init__(self, session_us: int) -> None:
@@ -237,7 +237,7 @@ def _pipeline(buffering: Buffering) -> Pipeline:
     pipeline.stream("records", BytesCodec())
     pipeline.injector("source", outputs=["records"])
     pipeline.add(
-        Session(buffering.session_us),
+        SessionBuffer(buffering.session_us),
         name="sessions",
         inputs=["records"],
         outputs=["sizes"],

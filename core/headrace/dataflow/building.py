@@ -87,7 +87,7 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kept:
+class KeyedParDo:
     """A function with state and timers: see `PCollection.par_do_stateful`."""
 
     source: Chain
@@ -105,7 +105,7 @@ class Enriched:
     name: str
 
 
-Node = Read | Flattened | Grouped | Branch | Kept | Enriched
+Node = Read | Flattened | Grouped | Branch | KeyedParDo | Enriched
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class Builder:
                 return self._group(node)
             case Branch(split, tag):
                 return self._branch(split, tag)
-            case Kept(source, function, name):
+            case KeyedParDo(source, function, name):
                 return self._keep(self._chained(source), function, name)
             case Enriched():
                 return self._enrich(node)
@@ -436,7 +436,7 @@ def _makes_panes(steps: tuple[Step, ...]) -> bool:
 def _carries_panes(chain: Chain) -> bool:
     """Return whether a chain's elements leave as panes: those of groupings, and those whose event time is not their record's."""
     node = chain.node
-    if _makes_panes(chain.steps) or isinstance(node, Grouped | Kept | Enriched):
+    if _makes_panes(chain.steps) or isinstance(node, Grouped | KeyedParDo | Enriched):
         return True
     return any(map(_carries_panes, _sources(node)))
 
@@ -459,7 +459,7 @@ def _sources(node: Node) -> tuple[Chain, ...]:
             return sources
         case Branch(split, _):
             return (split.source,)
-        case Grouped() | Kept():
+        case Grouped() | KeyedParDo():
             return (node.source,)
         case Enriched():
             return (node.main, node.side)

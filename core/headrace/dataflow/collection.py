@@ -24,7 +24,7 @@ from headrace.dataflow.building import (
     Enriched,
     Flattened,
     Grouped,
-    Kept,
+    KeyedParDo,
     Node,
     Read,
     Sending,
@@ -217,7 +217,7 @@ class PCollection(Generic[V]):
         if isinstance(function, type) or not isinstance(function, StatefulFn):
             raise OptionsError("par_do_stateful", function, "an object with all methods of StatefulFn")
         check_name("name", name)
-        return self._after(Kept(self.chain, function, name))
+        return self._after(KeyedParDo(self.chain, function, name))
 
     def enrich(
         self,

@@ -22,7 +22,7 @@ from headrace.delivery.deployed import deployed
 from headrace.wire.messages import Heartbeat, Table
 
 
-class Stage(enum.Enum):
+class DrainPhase(enum.Enum):
     """How far a retiring computation has come."""
 
     OWED = "owed"
@@ -40,11 +40,11 @@ class StageInput(enum.Enum):
     MINTED = "minted"
 
 
-STAGES: dict[tuple[Stage, StageInput], Stage] = {
-    (Stage.OWED, StageInput.NOBODY_OWES): Stage.SETTLED,
-    (Stage.OWED, StageInput.MINTED): Stage.OWED,
-    (Stage.SETTLED, StageInput.MINTED): Stage.EMPTYING,
-    (Stage.EMPTYING, StageInput.MINTED): Stage.EMPTYING,
+STAGES: dict[tuple[DrainPhase, StageInput], DrainPhase] = {
+    (DrainPhase.OWED, StageInput.NOBODY_OWES): DrainPhase.SETTLED,
+    (DrainPhase.OWED, StageInput.MINTED): DrainPhase.OWED,
+    (DrainPhase.SETTLED, StageInput.MINTED): DrainPhase.EMPTYING,
+    (DrainPhase.EMPTYING, StageInput.MINTED): DrainPhase.EMPTYING,
 }
 
 
@@ -60,13 +60,13 @@ class _Retiring:
 
     since: int
     marked: int = 0
-    stage: Stage = Stage.OWED
+    stage: DrainPhase = DrainPhase.OWED
 
     def take(self, given: StageInput, version: int) -> None:
         after = STAGES.get((self.stage, given))
         if after is None:
             raise AssertionError(f"a retiring computation cannot take {given} in {self.stage}")
-        if after is Stage.EMPTYING and self.stage is Stage.SETTLED:
+        if after is DrainPhase.EMPTYING and self.stage is DrainPhase.SETTLED:
             self.marked = version
         self.stage = after
 
@@ -94,7 +94,7 @@ class Draining:
     @property
     def wants_mint(self) -> bool:
         """Whether the table has to be marked."""
-        return any(retiring.stage is Stage.SETTLED for retiring in self._retiring.values())
+        return any(retiring.stage is DrainPhase.SETTLED for retiring in self._retiring.values())
 
     def look(self, beats: Mapping[str, Heartbeat], required: Sequence[str]) -> tuple[str, ...]:
         """Find out how far they have come.
@@ -110,9 +110,9 @@ class Draining:
         for name, retiring in self._retiring.items():
             if not self._is_settled(name, retiring.since, beats, required):
                 continue  # an injector's process that has restarted since may owe again what it re-reads
-            if retiring.stage is Stage.OWED:
+            if retiring.stage is DrainPhase.OWED:
                 retiring.take(StageInput.NOBODY_OWES, self._table.version)
-            elif retiring.stage is Stage.EMPTYING and self._is_empty(name, retiring.marked, beats):
+            elif retiring.stage is DrainPhase.EMPTYING and self._is_empty(name, retiring.marked, beats):
                 drained.append(name)
         return tuple(drained)
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.time import MAX_TIME, MIN_TIME
-from headrace.deadlines import QUIET_PERIODS, Deadline, Waiting
+from headrace.deadlines import QUIET_PERIODS, ClockWaiter, Deadline
 from headrace.delivery.deployed import Deployed, deployed
 from headrace.delivery.outbox import Outbox
 from headrace.delivery.routing import routing_of
@@ -183,7 +183,7 @@ class Worker:
     def _set_clock_back(self, now: int) -> None:
         shared = self._shared
         shared.wakes.set_clock_back()
-        waiting: list[Waiting] = [
+        waiting: list[ClockWaiter] = [
             shared.outbox, shared.store, self._sweep_due, self._report_due, self._repeat_due, self._heartbeat_due,
             self._collect_due, *self._intervals.values(),
         ]  # fmt: skip

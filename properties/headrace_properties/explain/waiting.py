@@ -19,7 +19,7 @@ from headrace_properties.verdict import Awaited, AwaitedKind
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Stall:
     """Why a run stopped making progress.
 
     Attributes:
@@ -37,7 +37,7 @@ class Waiting:
     next: str
 
 
-def waiting_for(history: Sequence[h.Event], awaited: Awaited) -> Waiting:
+def waiting_for(history: Sequence[h.Event], awaited: Awaited) -> Stall:
     """Find out what happened to what is awaited.
 
     Args:
@@ -81,7 +81,7 @@ class _Inquiry:
         ]
         self._touched = touched
 
-    def result(self) -> Waiting:
+    def result(self) -> Stall:
         about = (h.IntervalMinted, h.ScanBegun, h.ScanEnded, h.IntervalDropped)
         owned = [number for number in self._of_owners if isinstance(self._history[number], about)]
         told, times = self._folded(sorted({*self._touched, *owned}))
@@ -89,7 +89,7 @@ class _Inquiry:
         opening = f"Awaited since {seconds(self._awaited.since_us)}: {self._what()}."
         touching = {self._history[number].process for number in told} - {STORE, ""}
         processes = frozenset(touching | {tenure.owner for tenure in self._tenures})
-        return Waiting(
+        return Stall(
             opening, told, times, processes, f"What had to come next: {step}. It is {rule_words(rule)}"
         )
 

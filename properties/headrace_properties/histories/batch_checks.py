@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from headrace_properties.histories.micro_batches import (
-    MicroBatch,
+    CompletedBatch,
     QueryLog,
     QueryRun,
     SourceRead,
@@ -47,9 +47,9 @@ def _question(text: str) -> Verdict:
     return Unknown(text, cut_short=True)
 
 
-def _each_with_previous(query: QueryLog) -> Iterator[tuple[MicroBatch, MicroBatch]]:
+def _each_with_previous(query: QueryLog) -> Iterator[tuple[CompletedBatch, CompletedBatch]]:
     """Yield each micro-batch after the one that has the number before it, as it was completed last."""
-    done: dict[int, MicroBatch] = {}
+    done: dict[int, CompletedBatch] = {}
     for batch in query.batches:
         if batch.number - 1 in done:
             yield done[batch.number - 1], batch
@@ -86,7 +86,7 @@ def offsets_continue(query: QueryLog) -> Findings:
 
 def _expired(query: QueryLog) -> Findings:
     """Ask for rows of Kafka that are missing in a few micro-batches: transactions and compaction leave gaps in most."""
-    short: list[tuple[MicroBatch, int, int]] = []
+    short: list[tuple[CompletedBatch, int, int]] = []
     whole = 0
     for batch in query.filled:
         for read in batch.reads:
@@ -116,8 +116,8 @@ def _span(read: SourceRead) -> int:
 
 def batches_once(query: QueryLog) -> Findings:
     """H11: no micro-batch completes twice."""
-    done: dict[int, MicroBatch] = {}
-    again: list[tuple[MicroBatch, MicroBatch]] = []
+    done: dict[int, CompletedBatch] = {}
+    again: list[tuple[CompletedBatch, CompletedBatch]] = []
     for batch in query.batches:
         first = done.get(batch.number)
         if first is not None and first.run != batch.run and first.rows and batch.rows:
@@ -191,7 +191,7 @@ def never_back(query: QueryLog) -> Findings:
 
 def watermark_follows(query: QueryLog) -> Findings:
     """H7: the watermark moves while rows come that are newer than all before."""
-    since: list[MicroBatch] = []
+    since: list[CompletedBatch] = []
     newest = said = 0
     for batch in query.filled:
         if batch.watermark_us is None:
@@ -237,11 +237,11 @@ def nothing_late(query: QueryLog) -> Findings:
         )
 
 
-def _dropped(batch: MicroBatch) -> int:
+def _dropped(batch: CompletedBatch) -> int:
     return sum(rows.num_rows_dropped_by_watermark for rows in batch.state)
 
 
-def _is_ahead(time_us: int | None, batch: MicroBatch) -> bool:
+def _is_ahead(time_us: int | None, batch: CompletedBatch) -> bool:
     return time_us is not None and time_us > batch.at_us + _AHEAD_US
 
 
@@ -362,7 +362,7 @@ def lives(query: QueryLog) -> Findings:
     end: QueryRun | None = None
     deaths = 0
     for event in query.events:
-        if isinstance(event, MicroBatch):
+        if isinstance(event, CompletedBatch):
             end, deaths = None, 0
         elif not event.ended:
             end = None

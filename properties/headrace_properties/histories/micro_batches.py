@@ -69,7 +69,7 @@ class _Progress(_Camel, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class MicroBatch:
+class CompletedBatch:
     """A micro-batch that completed.
 
     Attributes:
@@ -128,7 +128,7 @@ class QueryLog:
     id: str
     name: str
     log: Path
-    events: list[MicroBatch | QueryRun] = field(default_factory=list)
+    events: list[CompletedBatch | QueryRun] = field(default_factory=list)
 
     @property
     def title(self) -> str:
@@ -136,9 +136,9 @@ class QueryLog:
         return f"query {self.name!r}" if self.name else f"query {self.id[:8]}"
 
     @property
-    def batches(self) -> list[MicroBatch]:
+    def batches(self) -> list[CompletedBatch]:
         """All micro-batches, in the order in which they completed."""
-        return [event for event in self.events if isinstance(event, MicroBatch)]
+        return [event for event in self.events if isinstance(event, CompletedBatch)]
 
     @property
     def gaps(self) -> int:
@@ -147,7 +147,7 @@ class QueryLog:
         return max(numbers, default=-1) - min(numbers, default=0) + 1 - len(numbers)
 
     @property
-    def filled(self) -> list[MicroBatch]:
+    def filled(self) -> list[CompletedBatch]:
         """Those with rows."""
         return [batch for batch in self.batches if batch.rows]
 
@@ -277,7 +277,7 @@ def _take(queries: dict[str, QueryLog], log: Path, place: str, kind: str, fields
             progress = msgspec.convert(
                 {name: value for name, value in fields.items() if value is not None}, _Progress
             )
-            event: MicroBatch | QueryRun = _micro_batch(place, progress)
+            event: CompletedBatch | QueryRun = _micro_batch(place, progress)
         else:
             event = QueryRun(place, str(fields["runId"]), kind == _ENDED, str(fields.get("exception") or ""))
         query = queries.setdefault(str(fields["id"]), QueryLog(str(fields["id"]), "", log))
@@ -287,7 +287,7 @@ def _take(queries: dict[str, QueryLog], log: Path, place: str, kind: str, fields
     query.events.append(event)
 
 
-def _micro_batch(place: str, progress: _Progress) -> MicroBatch:
+def _micro_batch(place: str, progress: _Progress) -> CompletedBatch:
     times = {name: micros(text) for name, text in progress.event_time.items()}
     reads = tuple(
         msgspec.structs.replace(
@@ -298,7 +298,7 @@ def _micro_batch(place: str, progress: _Progress) -> MicroBatch:
         )
         for read in progress.sources
     )
-    return MicroBatch(
+    return CompletedBatch(
         place=place,
         run=progress.run_id,
         number=progress.batch_id,

@@ -19,14 +19,16 @@ BY_CLOCK = (
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ScheduleChange:
     """What a schedule changes, and how it is made from a drawn one."""
 
     cause: Cause
     of: Callable[[Schedule], Schedule]
 
 
-def changes_of(job: SparkJob, batches: int, *, duplicates: bool, timed: bool, kept: bool) -> Iterator[Change]:
+def changes_of(
+    job: SparkJob, batches: int, *, duplicates: bool, timed: bool, kept: bool
+) -> Iterator[ScheduleChange]:
     """Yield what a schedule may change.
 
     Args:
@@ -40,35 +42,37 @@ def changes_of(job: SparkJob, batches: int, *, duplicates: bool, timed: bool, ke
     """
     still = Schedule(step_ms=0) if timed else Schedule()
     if timed:
-        yield Change(Cause.CHANCE, lambda _drawn: Schedule())
+        yield ScheduleChange(Cause.CHANCE, lambda _drawn: Schedule())
     else:  # no intended behaviour follows the clock of batches, which may jump
-        yield Change(Cause.CHANCE, lambda drawn: Schedule(start_ms=_OTHER_START_MS, steps_ms=drawn.steps_ms))
-    yield Change(Cause.FAULTS, lambda drawn: Schedule(faults=drawn.faults))
+        yield ScheduleChange(
+            Cause.CHANCE, lambda drawn: Schedule(start_ms=_OTHER_START_MS, steps_ms=drawn.steps_ms)
+        )
+    yield ScheduleChange(Cause.FAULTS, lambda drawn: Schedule(faults=drawn.faults))
     if not any(isinstance(step, Limit) for step in job.stateful):
         more = job.partitions + 2
-        yield Change(Cause.PARTITIONS, lambda drawn: Schedule(partitions=drawn.partitions or more))
+        yield ScheduleChange(Cause.PARTITIONS, lambda drawn: Schedule(partitions=drawn.partitions or more))
     in_any_order = not job.declares.source.ordered and not left_out_of(job)
     if in_any_order:
-        yield Change(Cause.ORDER, lambda drawn: Schedule(order=drawn.order))
+        yield ScheduleChange(Cause.ORDER, lambda drawn: Schedule(order=drawn.order))
     if duplicates:
-        yield Change(Cause.DUPLICATES, lambda drawn: Schedule(twice=drawn.twice))
+        yield ScheduleChange(Cause.DUPLICATES, lambda drawn: Schedule(twice=drawn.twice))
     framed = (MapInPandas, ApplyWithState)
     if any(isinstance(step, framed) or getattr(step, "pandas", False) for step in job.steps):
-        yield Change(Cause.FRAMES, lambda drawn: _in_frames(drawn, still))
+        yield ScheduleChange(Cause.FRAMES, lambda drawn: _in_frames(drawn, still))
     if in_any_order:
-        yield Change(Cause.ORDER, lambda drawn: replace(still, delayed=drawn.delayed))
+        yield ScheduleChange(Cause.ORDER, lambda drawn: replace(still, delayed=drawn.delayed))
     if not any(isinstance(step, Limit) or getattr(step, "within_watermark", False) for step in job.stateful):
-        yield Change(
+        yield ScheduleChange(
             Cause.BATCHING, lambda drawn: replace(still, cuts=drawn.cuts, idle_after=drawn.idle_after)
         )
     if kept:
-        yield Change(Cause.MEMORY, lambda drawn: Schedule(workers=drawn.workers))
+        yield ScheduleChange(Cause.MEMORY, lambda drawn: Schedule(workers=drawn.workers))
         every = tuple(
             Fault(FaultKind.TASK_DIES_BEFORE_COMMIT, batch, partition)
             for batch in range(batches + _WITHOUT_DATA)
             for partition in range(job.partitions)
         )
-        yield Change(Cause.FAULTS, lambda drawn: _in_one_worker(drawn, every))
+        yield ScheduleChange(Cause.FAULTS, lambda drawn: _in_one_worker(drawn, every))
 
 
 def left_out_of(job: SparkJob) -> str:

@@ -34,7 +34,14 @@ from headrace_properties.spark_jobs.settled import Updates, difference, has_more
 from headrace_properties.spark_jobs.smaller_feeds import narrowed
 from headrace_properties.spark_jobs.swallowed import heard_run
 from headrace_properties.spark_jobs.trials import QueryTrial
-from headrace_properties.spark_jobs.watching import Kept, Lifetime, Noted, outside_of, place_of, watched_run
+from headrace_properties.spark_jobs.watching import (
+    LeakedState,
+    Lifetime,
+    Noted,
+    outside_of,
+    place_of,
+    watched_run,
+)
 from headrace_sim.spark.job import SparkJob, TimeMode, TransformWithState
 from headrace_sim.spark.query.queries import Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule
@@ -71,7 +78,7 @@ class QueryProbe:
         return sum(map(len, self.feed))
 
     @property
-    def kept_outside(self) -> list[Kept]:
+    def kept_outside(self) -> list[LeakedState]:
         """What the code keeps outside state."""
         return self.watched[1].kept
 

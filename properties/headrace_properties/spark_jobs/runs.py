@@ -13,7 +13,7 @@ from headrace_properties.search.guard import EndsProcessError
 from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.watching import (
-    Kept,
+    LeakedState,
     Lifetime,
     Noted,
     Watched,
@@ -34,7 +34,7 @@ from headrace_sim.spark.refusals import place_of_error
 
 def watched_calmly(job: SparkJob, feed: Feed) -> tuple[Outcome, Noted]:
     """Run a job undisturbed; return the outcome, and what was noted of its code."""
-    trace, outside, held = Trace(), outside_of(job), list[Kept]()
+    trace, outside, held = Trace(), outside_of(job), list[LeakedState]()
 
     def at_end_of_batch(_batch: Batch, _outcome: Outcome) -> None:
         held.extend(outside.kept())  # in the end, all may be taken out again

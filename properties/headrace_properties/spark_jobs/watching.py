@@ -26,7 +26,7 @@ _PLAIN = (bool, bytes, bytearray, complex, deque, dict, float, frozenset, int, l
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class LeakedState:
     """Something that outlived a call outside state: ``self.total``, or ``counts`` of a module."""
 
     what: str
@@ -58,10 +58,10 @@ class Outside:
         for (_, around), held in zip(self._around, contents, strict=True):
             around.put(held)
 
-    def kept(self) -> Iterator[Kept]:
+    def kept(self) -> Iterator[LeakedState]:
         """Yield what has changed since the last `restore`."""
         for place, around in self._around:
-            yield from (Kept(what, place) for what in around.changes())
+            yield from (LeakedState(what, place) for what in around.changes())
 
 
 _outsides: dict[tuple[int, ...], Outside] = {}
@@ -149,7 +149,7 @@ _MOST_ALTERED = 10
 class Noted:
     """Observations of watched processors."""
 
-    kept: list[Kept] = field(default_factory=list)  # what was kept outside state
+    kept: list[LeakedState] = field(default_factory=list)  # what was kept outside state
     lost: list[LostTimer] = field(default_factory=list)  # timers that are lost
     # state that is gone when the timer that needs it fires
     expired: list[ExpiredState] = field(default_factory=list)
@@ -250,7 +250,7 @@ def _compare(handler: Any, memory: Lifetime, before: dict[str, bytes]) -> None:
     place = place_of(handler)
     for what in sorted(before.keys() | after.keys()):
         if before.get(what) != after.get(what):
-            _add(noted.kept, Kept(what, place))
+            _add(noted.kept, LeakedState(what, place))
             if memory is Lifetime.CALL:
                 _set(handler, what, before.get(what))
             elif what in after:

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.api.computation import Computation
 from headrace.api.pipeline import Pipeline
-from headrace.ownership.draining import STAGES, Draining, Stage, StageInput, _Retiring
+from headrace.ownership.draining import STAGES, Draining, DrainPhase, StageInput, _Retiring
 from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import Assignment, Heartbeat, IntervalLoad, Table
 
@@ -67,14 +67,14 @@ def wants_mint(drain: Draining) -> bool:
     return drain.wants_mint
 
 
-@pytest.mark.parametrize(("stage", "given"), list(itertools.product(Stage, StageInput)))
-def test_each_stage_and_input_is_declared_or_raises(stage: Stage, given: StageInput) -> None:
+@pytest.mark.parametrize(("stage", "given"), list(itertools.product(DrainPhase, StageInput)))
+def test_each_stage_and_input_is_declared_or_raises(stage: DrainPhase, given: StageInput) -> None:
     retiring = _Retiring(5)
     retiring.stage = stage
     expected = STAGES.get((stage, given))
     if expected:
         retiring.take(given, 7)
-        marked = (stage, expected) == (Stage.SETTLED, Stage.EMPTYING)
+        marked = (stage, expected) == (DrainPhase.SETTLED, DrainPhase.EMPTYING)
         assert (retiring.stage, retiring.since, retiring.marked) == (expected, 5, 7 if marked else 0)
     else:
         with pytest.raises(AssertionError, match="cannot take"):

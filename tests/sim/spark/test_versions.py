@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from headrace_sim.spark import versions
 from headrace_sim.spark.client import sessions
-from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.refusals import CannotFollowError, gap_in
 
 
@@ -44,7 +44,7 @@ def test_errors_of_spark_have_its_message_and_condition() -> None:
 
 
 def test_classes_that_users_name_are_those_of_what_they_get() -> None:
-    with connected(Session()) as session:
+    with connected(ClientSession()) as session:
         df = session.createDataFrame([(1, "a"), (2, "b")], "i INT, k STRING")
         assert isinstance(session, SparkSession)
         assert isinstance(df, DataFrame)
@@ -54,21 +54,21 @@ def test_classes_that_users_name_are_those_of_what_they_get() -> None:
 
 
 def test_text_of_sql_names_frames_and_values() -> None:
-    with connected(Session()) as session:
+    with connected(ClientSession()) as session:
         df = session.createDataFrame([(1, "it's"), (2, "b")], "i INT, k STRING")
         found = session.sql("SELECT i FROM {df} WHERE k = {k} AND i < {most}", df=df, k="it's", most=2)
         assert found.collect() == [(1,)]
 
 
 def test_call_that_the_release_lacks_is_the_users_error() -> None:
-    with connected(Session()) as session, pytest.raises((AttributeError, TypeError)) as caught:
+    with connected(ClientSession()) as session, pytest.raises((AttributeError, TypeError)) as caught:
         session.createDataFrame([(1,)], "i INT").of_another_release()
     assert gap_in(caught.value) is None
 
 
 def test_call_of_classic_spark_that_its_client_lacks_is_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DataFrame, "of_the_jvm", None, raising=False)
-    with connected(Session()) as session:
+    with connected(ClientSession()) as session:
         frame = session.createDataFrame([(1,)], "i INT")
         error = AttributeError(name="of_the_jvm", obj=frame)
     assert "cannot follow a call in this line" in str(gap_in(error))
@@ -77,7 +77,7 @@ def test_call_of_classic_spark_that_its_client_lacks_is_a_gap(monkeypatch: pytes
 def test_processor_on_pandas_is_refused_with_what_to_do_on_4_0(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "VERSION", (4, 0))
     with (
-        connected(Session()) as session,
+        connected(ClientSession()) as session,
         pytest.raises(
             CannotFollowError, match=r"test_versions.py:\d+: .*InPandas\(\) with .* Install 4.1 or newer"
         ),
@@ -86,7 +86,7 @@ def test_processor_on_pandas_is_refused_with_what_to_do_on_4_0(monkeypatch: pyte
 
 
 def test_frame_with_rows_is_not_empty() -> None:
-    with connected(Session()) as session:
+    with connected(ClientSession()) as session:
         df = session.createDataFrame([(1,), (2,)], "i INT")
         assert (df.isEmpty(), df.filter("i > 2").isEmpty(), df.select().collect()) == (False, True, [(), ()])
 

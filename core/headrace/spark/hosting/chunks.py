@@ -66,7 +66,7 @@ class IntervalStore(Protocol):
         ...
 
 
-class Waiting(msgspec.Struct, array_like=True, frozen=True):
+class WaitingRecords(msgspec.Struct, array_like=True, frozen=True):
     """Records in one chunk that wait to be injected.
 
     Attributes:
@@ -142,7 +142,7 @@ class Header(msgspec.Struct, array_like=True):
     upstream: dict[str, Buckets] = {}
     reached: dict[str, int] = {}
     slowest: int = MIN_TIME
-    waiting: dict[int, Waiting] = {}
+    waiting: dict[int, WaitingRecords] = {}
     generation: int = 0
     told_to: tuple[str, ...] = ()
     followers: tuple[str, ...] = ()

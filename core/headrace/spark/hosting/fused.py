@@ -19,7 +19,7 @@ import pyarrow as pa
 from headrace.api.time import MILLISECOND
 from headrace.spark.hosting.images import install
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import JobPlan, MicroBatch
+from headrace.spark.hosting.layout import BatchContext, JobPlan
 from headrace.spark.hosting.parcels import Parcel, Post, record_batch
 
 HEADERS = ""
@@ -101,7 +101,7 @@ class FusedTask:
         self._headers = Headers() if data is None else decode_headers(data)
         self._begun: set[str] = set()
 
-    def run(self, batch: MicroBatch, parcels: Mapping[str, list[Parcel]]) -> Post:
+    def run(self, batch: BatchContext, parcels: Mapping[str, list[Parcel]]) -> Post:
         """Process one micro-batch.
 
         Args:
@@ -153,7 +153,7 @@ class FusedTask:
         self._state.set_value(HEADERS, 0, _encode(headers))
 
 
-def _is_past(timer_ms: int | None, batch: MicroBatch) -> bool:
+def _is_past(timer_ms: int | None, batch: BatchContext) -> bool:
     return timer_ms is not None and timer_ms * MILLISECOND <= batch.low_watermark
 
 

@@ -53,7 +53,7 @@ from headrace.history import (
     WriteRefused,
 )
 from headrace.spark.hosting.history_sample import Sample
-from headrace.spark.hosting.layout import JobPlan, MicroBatch, computation_of, number_of
+from headrace.spark.hosting.layout import BatchContext, JobPlan, computation_of, number_of
 from headrace.wire.keys import KeyInterval
 from headrace.wire.messages import Progress
 from headrace.wire.rows import Production
@@ -99,7 +99,7 @@ _decode = msgspec.msgpack.Decoder(IntervalEvents).decode
 def exported(
     plan: JobPlan,
     group: str,
-    batch: MicroBatch,
+    batch: BatchContext,
     events: Sequence[Event],
     under_old_watermark: int,
     held: int,

@@ -42,7 +42,7 @@ from headrace.rules import RULES
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.chunks import NEVER, Buckets, Chunks, IntervalStore
 from headrace.spark.hosting.history_export import exported, exported_injections
-from headrace.spark.hosting.layout import JobPlan, MicroBatch, batch_of, computation_of
+from headrace.spark.hosting.layout import BatchContext, JobPlan, batch_of, computation_of
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
 from headrace.spark.hosting.waiting import WaitingRoom
 from headrace.spark.runtime.event_time import END_MS
@@ -68,7 +68,7 @@ _PATIENCE = 1_000_000
 
 
 def run_interval(
-    plan: JobPlan, group: str, batch: MicroBatch, parcels: Sequence[Parcel], store: IntervalStore
+    plan: JobPlan, group: str, batch: BatchContext, parcels: Sequence[Parcel], store: IntervalStore
 ) -> Post:
     """Process one key interval in one micro-batch.
 
@@ -105,7 +105,7 @@ def next_timer_ms(due: int, enters_at: int | None, low_watermark: int) -> int | 
 
 
 class _IntervalTask:
-    def __init__(self, plan: JobPlan, group: str, batch: MicroBatch, store: IntervalStore) -> None:
+    def __init__(self, plan: JobPlan, group: str, batch: BatchContext, store: IntervalStore) -> None:
         self._plan = plan
         self._group = group
         self._batch = batch
@@ -229,7 +229,7 @@ class _IntervalTask:
         return RULES.advanced(header.horizon, RULES.input_watermark(found))
 
     def _deliveries(self, parcels: Sequence[Parcel]) -> list[Packed]:
-        """Return all records in the order in which the sources got them, or in event-time order (see `MicroBatch`)."""
+        """Return all records in the order in which the sources got them, or in event-time order (see `BatchContext`)."""
         if len(parcels) == 1 and not self._batch.in_order:
             return parcels[0].records
         records = [record for parcel in parcels for record in parcel.records]

@@ -117,7 +117,7 @@ class JobPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class MicroBatch:
+class BatchContext:
     """What all intervals share in one micro-batch.
 
     Attributes:

@@ -26,7 +26,7 @@ from headrace.spark.hosting.chunks import NEVER, Chunks, MemoryStore
 from headrace.spark.hosting.fused import FusedTask, unbundled
 from headrace.spark.hosting.images import install
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import JobPlan, MicroBatch, computation_of
+from headrace.spark.hosting.layout import BatchContext, JobPlan, computation_of
 from headrace.spark.hosting.parcels import Parcel, Post, decode_parcel, parcel_rows
 from headrace.spark.runtime.event_time import from_spark
 from headrace.spark.runtime.failures import noted
@@ -129,10 +129,10 @@ class LevelSeed(StatefulProcessor):
         return iter(())
 
 
-def _micro_batch(plan: JobPlan, times: TimerValues) -> MicroBatch:
+def _micro_batch(plan: JobPlan, times: TimerValues) -> BatchContext:
     number = plan.batches_before + int(TaskContext.get().getLocalProperty("streaming.sql.batchId") or 0)
     now_us = times.getCurrentProcessingTimeInMs() * MILLISECOND
-    return MicroBatch(number, now_us, from_spark(times.getCurrentWatermarkInMs()))
+    return BatchContext(number, now_us, from_spark(times.getCurrentWatermarkInMs()))
 
 
 def _rows(post: Post) -> Iterator[Row]:
@@ -317,7 +317,7 @@ def run_bounded(plan: JobPlan, level: int, group: str, parcels: Iterable[Parcel]
             post.to(group).events.extend(parcel.events)
         return post
     store = MemoryStore()
-    post = run_interval(plan, group, MicroBatch(0, now_us, MAX_TIME, in_order=True), list(parcels), store)
+    post = run_interval(plan, group, BatchContext(0, now_us, MAX_TIME, in_order=True), list(parcels), store)
     while (wall_due := Chunks(store, plan.intervals).dues()[2]) != NEVER:
-        post.add(run_interval(plan, group, MicroBatch(0, wall_due, MAX_TIME), [], store))
+        post.add(run_interval(plan, group, BatchContext(0, wall_due, MAX_TIME), [], store))
     return post

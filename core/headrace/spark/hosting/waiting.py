@@ -17,7 +17,7 @@ import msgspec
 
 from headrace.api.time import MAX_TIME
 from headrace.rules import RULES
-from headrace.spark.hosting.chunks import Buckets, Header, IntervalStore, Waiting
+from headrace.spark.hosting.chunks import Buckets, Header, IntervalStore, WaitingRecords
 from headrace.spark.hosting.parcels import Packed
 
 RECORDS_IN_CHUNK = 1_000
@@ -114,7 +114,7 @@ class WaitingRoom:
             part = staying[at : at + RECORDS_IN_CHUNK]
             number -= 1
             self.store.set_chunk(number, _encode(part))
-            self.header.waiting[number] = Waiting(
+            self.header.waiting[number] = WaitingRecords(
                 min(map(_timestamp, part)),
                 min(_timestamp(record) - self.limits.get(record[0], 0) for record in part),
                 len(part),

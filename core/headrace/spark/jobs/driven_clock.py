@@ -17,7 +17,7 @@ from headrace.spark.hosting.parcels import Tally
 from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.running import Progress
 from headrace.spark.runtime.files import replace_file, scratch
-from headrace.spark.sources.wall_clock import ASKED, Clock, Told, encode_told
+from headrace.spark.sources.wall_clock import ASKED, Clock, ClockFile, encode_told
 
 
 class DrivenClock:
@@ -39,7 +39,7 @@ class DrivenClock:
         self._board = Board()  # for this start only: tallies of an earlier one may be of another state
         self._path = scratch() / f"clock-{uuid4().hex}.json"
         self._lock = Lock()
-        self._told = Told(None)
+        self._told = ClockFile(None)
         self.clock = Clock(every_us, str(self._path))
 
     def take(self, tallies: Iterable[Tally]) -> None:

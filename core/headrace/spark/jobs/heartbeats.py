@@ -47,7 +47,7 @@ def metric_of(injector: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class InputWatermark:
     """How an input's low watermark is known.
 
     Attributes:
@@ -85,7 +85,7 @@ class Heartbeats:
 
     def __init__(
         self,
-        inputs: Mapping[str, Told],
+        inputs: Mapping[str, InputWatermark],
         path: Place | None = None,
         clock_us: Callable[[], int] = lambda: time.monotonic_ns() // 1_000,
     ) -> None:
@@ -195,7 +195,7 @@ def shaped_like(rows: DataFrame, frame: DataFrame, told: Mapping[str, Column]) -
     return frame.select(*columns)
 
 
-def _metrics(told: Told) -> list[Column]:
+def _metrics(told: InputWatermark) -> list[Column]:
     if not told.processes:
         low = F.unix_micros(F.max(WATERMARK_COLUMN)) - told.delay_us
         return [F.count("stream").alias("records_0"), low.alias("low_0")]

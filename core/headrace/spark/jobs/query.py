@@ -24,7 +24,7 @@ from headrace.spark.hosting.parcels import decode_parcel, decode_tally, is_tally
 from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.attach import Input, Inputs, attached, check_streaming, delay_of, frame_of
 from headrace.spark.jobs.driven_clock import DrivenClock
-from headrace.spark.jobs.heartbeats import Heartbeats, Told
+from headrace.spark.jobs.heartbeats import Heartbeats, InputWatermark
 from headrace.spark.jobs.job import (
     Settings,
     Shape,
@@ -242,13 +242,15 @@ def _heartbeats(settings: Settings, pipeline: Pipeline, inputs: Inputs) -> Heart
     return Heartbeats(told, settings.directory / "inputs.json") if is_needed else None
 
 
-def _told(settings: Settings, pipeline: Pipeline, inputs: Inputs) -> dict[str, Told]:
+def _told(settings: Settings, pipeline: Pipeline, inputs: Inputs) -> dict[str, InputWatermark]:
     found = {}
     for name, spec in pipeline.injectors.items():
         given = inputs.get(name)
         delay_us = 0 if given is None else delay_of(given)
         has_processes = isinstance(given, Input) and given.process is not None
-        found[name] = Told(delay_us, settings.idle_us.get(name), spec.processes if has_processes else 0)
+        found[name] = InputWatermark(
+            delay_us, settings.idle_us.get(name), spec.processes if has_processes else 0
+        )
     return found
 
 

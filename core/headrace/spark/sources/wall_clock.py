@@ -48,7 +48,7 @@ class Clock(msgspec.Struct, frozen=True):
             raise OptionsError("clock_us", self.every_us, "at least 1, or None")
 
 
-class Told(msgspec.Struct, frozen=True):
+class ClockFile(msgspec.Struct, frozen=True):
     """What the driver writes for the clock.
 
     Attributes:
@@ -62,9 +62,9 @@ class Told(msgspec.Struct, frozen=True):
     slowest: int = MIN_TIME
 
 
-_ALWAYS = Told()
+_ALWAYS = ClockFile()
 encode_told = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Told).decode
+_decode = msgspec.json.Decoder(ClockFile).decode
 
 
 class Looks:
@@ -78,14 +78,14 @@ class Looks:
         self._clock = clock
         self._looked_us: int | None = None
 
-    def told(self) -> Told:
+    def told(self) -> ClockFile:
         """Return what the driver has written."""
         if not self._clock.path:
             return _ALWAYS
         try:
             return _decode(Path(self._clock.path).read_bytes())
         except FileNotFoundError:  # the first micro-batch has not finished yet
-            return Told(None)
+            return ClockFile(None)
 
     def tick(self) -> bool:
         """Check the timers if it is time to, and return whether to tick."""

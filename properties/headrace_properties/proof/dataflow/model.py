@@ -112,7 +112,7 @@ class EmittedPane:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ModelResult:
     """The result of a history.
 
     Attributes:
@@ -124,7 +124,7 @@ class Told:
     dropped: tuple[tuple[int, Window], ...]
 
 
-def run_model(query: Query, steps: Sequence[InputStep]) -> Told:
+def run_model(query: Query, steps: Sequence[InputStep]) -> ModelResult:
     """Compute the panes of a history.
 
     Args:
@@ -140,7 +140,7 @@ def run_model(query: Query, steps: Sequence[InputStep]) -> Told:
     dropped = sorted(
         (record for story in stories for record in story.dropped), key=lambda kept: (kept[0], kept[1].order)
     )
-    return Told(tuple(panes), tuple(dropped))
+    return ModelResult(tuple(panes), tuple(dropped))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class _Moment:
     number: int
 
 
-def _tell_key(query: Query, moments: Sequence[_Moment], key: str) -> Told:
+def _tell_key(query: Query, moments: Sequence[_Moment], key: str) -> ModelResult:
     """Advance from moment to moment, replaying everything from the beginning each time."""
     history: list[_Moment] = []
     panes: list[EmittedPane] = []
@@ -164,7 +164,7 @@ def _tell_key(query: Query, moments: Sequence[_Moment], key: str) -> Told:
         history.append(moment)
         told = _tell(query, history, key)
         panes.extend(told.last)
-    return Told(tuple(panes), tuple(told.dropped))
+    return ModelResult(tuple(panes), tuple(told.dropped))
 
 
 # The history of a key.

@@ -90,7 +90,7 @@ class _Given(LogicalPlan):
         return made
 
 
-class Session(ConnectSession):
+class ClientSession(ConnectSession):
     """A session without Spark. ``answers``: what its server answers."""
 
     def __init__(self, answers: Answers | None = None) -> None:
@@ -155,10 +155,10 @@ class Session(ConnectSession):
         return super().__getattr__(name)
 
 
-_IN_FORCE: list[Session] = []
+_IN_FORCE: list[ClientSession] = []
 
 
-class ModuleSession(Session):
+class ModuleSession(ClientSession):
     """The session that a module gets when it is imported: for its functions, the one that is in force when they are called."""
 
     def __getattribute__(self, name: str) -> Any:
@@ -186,12 +186,12 @@ def _noting_places(original: Callable[..., None]) -> Callable[..., None]:
 
 def _analyze(plan: LogicalPlan, session: Any) -> None:
     """Analyze a frame when it is made, as Spark does in the driver: a wrong column is an error in its own line."""
-    if isinstance(session, Session):
+    if isinstance(session, ClientSession):
         session.answers.schema(plan.to_proto(session.client).root)
 
 
-def _configured(session: Session) -> Callable[..., Session]:
-    def get(builder: Any) -> Session:
+def _configured(session: ClientSession) -> Callable[..., ClientSession]:
+    def get(builder: Any) -> ClientSession:
         for key, value in builder._options.items():
             session.conf.set(key, value)
         return session
@@ -267,7 +267,7 @@ def _needs_newer(*_: Any, **__: Any) -> None:
 
 
 @contextmanager
-def connected(session: Session) -> Iterator[Session]:
+def connected(session: ClientSession) -> Iterator[ClientSession]:
     """Let user code get a session, and PySpark's functions make columns for it.
 
     A Spark session running in this process is hidden until the context ends.

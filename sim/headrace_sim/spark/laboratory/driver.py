@@ -26,7 +26,7 @@ from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.called import Called
 from headrace_sim.spark.laboratory.inputs import read_from
 from headrace_sim.spark.laboratory.jvm import SparkJvm, attach
-from headrace_sim.spark.laboratory.kept import Kept, KeptTrial, watch_named
+from headrace_sim.spark.laboratory.kept import KeptFiles, KeptTrial, watch_named
 from headrace_sim.spark.laboratory.looks import SourcesLook, kept_variables, note_queries
 from headrace_sim.spark.laboratory.outside_writes import OutsideWrites
 from headrace_sim.spark.laboratory.places import watch_commands, watch_paths, watch_reads
@@ -87,7 +87,7 @@ def drive(
     seed: int,
     database: PostgresDatabase | None = None,
     prepare: Callable[[], Any] | None = None,
-    kept: Kept | None = None,
+    kept: KeptFiles | None = None,
     *,
     heard: bool = False,
 ) -> NoReturn:
@@ -166,7 +166,7 @@ def _settled(
     probe: Probe,
     seed: int,
     database: PostgresDatabase | None,
-    kept: Kept | None = None,
+    kept: KeptFiles | None = None,
 ) -> Iterator[tuple[dict[str, Any], SparkSession, StoreClients]]:
     """Let this process be a driver in its trial, irreversibly; give the program's variables, its session and its clients."""
     forget_users_modules()

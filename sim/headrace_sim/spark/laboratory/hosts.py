@@ -15,7 +15,7 @@ from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.driver import LaboratoryProgram, drive, look
 from headrace_sim.spark.laboratory.inputs import held_back, write_batch
 from headrace_sim.spark.laboratory.jvm import SparkJvm, running
-from headrace_sim.spark.laboratory.kept import Kept
+from headrace_sim.spark.laboratory.kept import KeptFiles
 from headrace_sim.spark.laboratory.outputs import collected
 from headrace_sim.spark.laboratory.places import ROOT, copied, looked_at, settings_of
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase, server_for
@@ -56,7 +56,7 @@ class RealDrivers:
     postgres: str = ""
     runs_tasks_again: bool = True
     shares_java: bool = True
-    kept: Kept | None = None
+    kept: KeptFiles | None = None
     _known: dict[Path, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     _sessions: dict[Path, Any] = field(default_factory=dict)
     _database: PostgresDatabase | None = None

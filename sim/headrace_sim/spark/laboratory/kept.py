@@ -56,7 +56,7 @@ _SCHEME = re.compile(r"(?!file:)[a-z][\w+.-]+:/")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptFiles:
     """The owner's files, as trials have them.
 
     Attributes:
@@ -91,7 +91,7 @@ class Kept:
             if links:
                 yield f"{name} was read where it is, as it was: {links} file{'s' * (links != 1)}"
 
-    def another(self, folder: Path) -> "Kept":
+    def another(self, folder: Path) -> "KeptFiles":
         """Return it with a snapshot of its own, within a folder: for another Java."""
         own = Path(mkdtemp("-kept", dir=folder))
         shutil.copytree(self.snapshot, own, symlinks=True, dirs_exist_ok=True)
@@ -134,7 +134,9 @@ class Kept:
                 log.write_bytes(re.sub(rb"file:(?://)?(?=/)", f"viewfs://{name}".encode(), text))
 
 
-def kept(job: SparkJob, home: Path, folder: Path, batches: int, lets: Collection[LetThrough] = ()) -> Kept:
+def kept(
+    job: SparkJob, home: Path, folder: Path, batches: int, lets: Collection[LetThrough] = ()
+) -> KeptFiles:
     """Copy what a query is known to name, and return it.
 
     Args:
@@ -154,7 +156,7 @@ def kept(job: SparkJob, home: Path, folder: Path, batches: int, lets: Collection
         _expect_near(job)
     sources = _sources_of(job, home)
     before = digests_of(home, checkpoint, ())
-    whole = Kept(home, snapshot, checkpoint, 0, batches, False, sources, {})
+    whole = KeptFiles(home, snapshot, checkpoint, 0, batches, False, sources, {})
     cleaned = any(name.lower() == "cleansource" for source in job.sources for name, _ in source.options)
     copied(home, snapshot, {*sources, home / _WAREHOUSE, whole.absolute(checkpoint)})
     for path in sources:
@@ -184,7 +186,7 @@ class KeptTrial:
 
     """
 
-    kept: Kept
+    kept: KeptFiles
     folder: Path
     probe: Probe
 

@@ -37,7 +37,7 @@ COMMIT = "commit"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StatementChange:
     """What a statement changes.
 
     Attributes:
@@ -50,7 +50,7 @@ class Change:
     table: str = ""
 
 
-def changes_of(sql: str, temporary: set[str], functions: Collection[str] = ()) -> list[Change]:
+def changes_of(sql: str, temporary: set[str], functions: Collection[str] = ()) -> list[StatementChange]:
     """Return what the statements of a text change, but for temporary tables, which end with their connection.
 
     Args:
@@ -59,7 +59,7 @@ def changes_of(sql: str, temporary: set[str], functions: Collection[str] = ()) -
         functions: The names of the database's own functions, which may change anything.
 
     """
-    found: list[Change] = []
+    found: list[StatementChange] = []
     for statement in _bare(sql).split(";"):
         found += _changes_of(statement.strip(), temporary, functions)
     return [
@@ -90,18 +90,18 @@ def _bare(sql: str) -> str:
     return _HIDDEN.sub(lambda hidden: "''" if hidden["text"] else " ", sql).strip()
 
 
-def _changes_of(statement: str, temporary: set[str], functions: Collection[str]) -> Iterator[Change]:
+def _changes_of(statement: str, temporary: set[str], functions: Collection[str]) -> Iterator[StatementChange]:
     if _END.match(statement):
-        yield Change(COMMIT)
+        yield StatementChange(COMMIT)
     elif made := _TEMPORARY.match(statement):
         temporary.add(plain_table(made["table"]))
     elif matched := _OF_TABLE.match(statement):
-        yield Change(" ".join(matched[0].split()), plain_table(matched["table"]))
+        yield StatementChange(" ".join(matched[0].split()), plain_table(matched["table"]))
     elif matched := _OTHER.match(statement):
-        yield Change(" ".join(matched[0].split()))
+        yield StatementChange(" ".join(matched[0].split()))
     elif _QUERY.match(statement):
         for inside in _INSIDE.finditer(statement):
-            yield Change(" ".join(inside[0].split()), plain_table(inside["table"]))
+            yield StatementChange(" ".join(inside[0].split()), plain_table(inside["table"]))
         for name in map(plain_table, _CALLED.findall(statement)):
             if name in functions:
-                yield Change(f"SELECT {name}()")
+                yield StatementChange(f"SELECT {name}()")

@@ -27,7 +27,7 @@ from py4j.clientserver import ClientServerConnection
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase, find_jdbc_jar, redirected_jdbc
 from headrace_sim.spark.laboratory.postgres_statements import (
     COMMIT,
-    Change,
+    StatementChange,
     begins,
     changes_of,
     copies_from_client,
@@ -207,7 +207,7 @@ class _Relay:
         self._prepared: dict[bytes, str] = {}
         self._portals: dict[bytes, str] = {}
         self._temporary: set[str] = set()
-        self._copying: list[Change] | None = None
+        self._copying: list[StatementChange] | None = None
         self._is_unsynced = self._has_failed = self._is_simple = self._is_rolled_back = False
 
     def run(self) -> None:
@@ -292,7 +292,7 @@ class _Relay:
         elif kind in b"cS" and self._copying is not None:
             changes, self._copying = self._copying, None
         elif kind == b"S" and not changes and self._is_unsynced and self._status == _IDLE:
-            changes = [Change(COMMIT)]
+            changes = [StatementChange(COMMIT)]
         if kind == b"f":
             self._copying = None
         if not changes:
@@ -301,7 +301,7 @@ class _Relay:
         else:
             self._change(unit, kind, changes, executed)
 
-    def _change(self, unit: bytes, kind: bytes, changes: list[Change], executed: list[str]) -> None:
+    def _change(self, unit: bytes, kind: bytes, changes: list[StatementChange], executed: list[str]) -> None:
         """Send a unit that changes something, and its reply."""
         table = next((change.table for change in changes if change.table), "")
         commits = any(change.action == COMMIT for change in changes)

@@ -35,7 +35,7 @@ except ImportError:  # before PySpark 4.0
     MergeIntoWriter = None
 
 if TYPE_CHECKING:
-    from headrace_sim.spark.laboratory.kept import Kept
+    from headrace_sim.spark.laboratory.kept import KeptFiles
 
 _WRITES = ("csv", "insertInto", "jdbc", "json", "orc", "parquet", "save", "saveAsTable", "text", "xml")
 _WRITES_V2 = ("append", "create", "createOrReplace", "overwrite", "overwritePartitions", "replace")
@@ -227,7 +227,7 @@ def _nothing(_batch: int, _probe: Probe) -> None:
     """Let a batch begin."""
 
 
-def _trigger(spark: SparkSession, kept: "Kept | None") -> Any:
+def _trigger(spark: SparkSession, kept: "KeptFiles | None") -> Any:
     triggers = spark._jvm.org.apache.spark.sql.streaming.Trigger
     return triggers.ProcessingTime(0) if kept is not None and kept.is_endless else triggers.AvailableNow()
 
@@ -238,7 +238,7 @@ def watch_queries(
     queries: Sequence[SparkJob],
     number: int,
     outside: OutsideWrites,
-    kept: "Kept | None" = None,
+    kept: "KeptFiles | None" = None,
     *,
     heard: bool,
 ) -> Sequence[tuple[str, str, str]]:

@@ -23,7 +23,7 @@ from pyspark.serializers import CPickleSerializer
 from pyspark.sql.streaming.state import GroupState
 
 from headrace_sim.spark.client.script_needs import StandIns, named_stand_ins
-from headrace_sim.spark.laboratory.kept import Kept, KeptTrial
+from headrace_sim.spark.laboratory.kept import KeptFiles, KeptTrial
 from headrace_sim.spark.laboratory.places import watch_paths
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
@@ -86,7 +86,7 @@ class AttemptNote:
     dies_held: bool
     lets: frozenset[LetThrough]
     stand_ins: frozenset[str]
-    kept: Kept | None
+    kept: KeptFiles | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def watch_workers(
     probe: Probe,
     seed: int,
     database: PostgresDatabase | None,
-    kept: Kept | None,
+    kept: KeptFiles | None,
     *,
     heard: bool,
 ) -> None:

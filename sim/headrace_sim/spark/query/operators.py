@@ -21,7 +21,7 @@ from headrace_sim.spark.job import Aggregate, Deduplicate, Limit, OutputMode, Sp
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.state.state_server import BatchTimes
 from headrace_sim.spark.state.stores import Held, Key, Store
-from headrace_sim.spark.state.tasks import Rows, Told
+from headrace_sim.spark.state.tasks import Rows, TaskResult
 
 Row = tuple[Any, ...]
 Step = Callable[[str], None]
@@ -138,7 +138,7 @@ class Aggregation:
         """Return whether the group of a row has been evicted."""
         return self.evicts and is_past(self._groups.time(row), watermark_ms)
 
-    def run(self, rows: Rows, store: Store, times: BatchTimes, step: Step) -> Told:
+    def run(self, rows: Rows, store: Store, times: BatchTimes, step: Step) -> TaskResult:
         """Run a task."""
         changed = store.copy()
         table = changed.lists.setdefault("rows", {})
@@ -157,7 +157,7 @@ class Aggregation:
             out.append(self._result(table[key]))
         for key in due:
             del table[key]
-        return Told(out, changed)
+        return TaskResult(out, changed)
 
     def _time(self, held: tuple[Held, ...]) -> int | None:
         return self._groups.time(held[0][0])
@@ -167,7 +167,7 @@ class Aggregation:
         return self._groups.result(self._groups.key(rows[0]) if rows else (), rows)
 
 
-class Sessions:
+class SessionWindows:
     """``groupBy(session_window(...), ...)``. Its state has the sessions of each key, each with its rows."""
 
     def __init__(self, step: Aggregate, schema: t.StructType) -> None:
@@ -221,7 +221,7 @@ class Sessions:
         """Return whether the session that a row is alone has ended."""
         return self.evicts and is_past(_TIME.toInternal(row[self._width][1]), watermark_ms)
 
-    def run(self, rows: Rows, store: Store, times: BatchTimes, step: Step) -> Told:
+    def run(self, rows: Rows, store: Store, times: BatchTimes, step: Step) -> TaskResult:
         """Run a task."""
         changed = store.copy()
         table = changed.lists.setdefault("sessions", {})
@@ -242,7 +242,7 @@ class Sessions:
                 table[key] = left
             else:
                 del table[key]
-        return Told(out, changed)
+        return TaskResult(out, changed)
 
     @staticmethod
     def _merged(sessions: list[Row]) -> tuple[Held, ...]:
@@ -318,7 +318,7 @@ class Deduplication:
         """Return whether a row is behind the watermark."""
         return self._time is not None and is_past(self._time(row), watermark_ms)
 
-    def run(self, rows: Rows, store: Store, times: BatchTimes, step: Step) -> Told:
+    def run(self, rows: Rows, store: Store, times: BatchTimes, step: Step) -> TaskResult:
         """Run a task."""
         changed = store.copy()
         table = changed.values.setdefault("seen", {})
@@ -332,7 +332,7 @@ class Deduplication:
                 out.append(row)
         for key in evict(table, lambda key: table[key][0][0], times.watermark_ms):
             del table[key]
-        return Told(out, changed)
+        return TaskResult(out, changed)
 
     def _expiry_us(self, row: Row) -> int | None:
         if self.stage.within_watermark:
@@ -361,7 +361,7 @@ class Limitation:
         """Return that no row is late."""
         return False
 
-    def run(self, rows: Rows, store: Store, _times: BatchTimes, step: Step) -> Told:
+    def run(self, rows: Rows, store: Store, _times: BatchTimes, step: Step) -> TaskResult:
         """Run a task."""
         changed = store.copy()
         table = changed.values.setdefault("count", {})
@@ -371,7 +371,7 @@ class Limitation:
             step("row")
         if told:
             table[()] = ((count + len(told),), None)
-        return Told(list(told), changed)
+        return TaskResult(list(told), changed)
 
 
 def expect_not_distinct(step: Aggregate) -> None:

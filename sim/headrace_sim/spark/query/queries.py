@@ -16,15 +16,15 @@ from zlib import crc32
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.client.answers import Answers, SessionState
-from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.columns.values import byte_order, shuffled_key
 from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode
-from headrace_sim.spark.query.operators import Aggregation, Deduplication, Limitation, Sessions
+from headrace_sim.spark.query.operators import Aggregation, Deduplication, Limitation, SessionWindows
 from headrace_sim.spark.query.schedules import Fault, FaultKind, Feed, Schedule
 from headrace_sim.spark.query.stages import (
     Delay,
     Native,
-    Stage,
+    QueryStage,
     Stateful,
     Streams,
     StreamStages,
@@ -38,7 +38,7 @@ from headrace_sim.spark.refusals import CannotFollowError, gap_in, shown_place
 from headrace_sim.spark.state.group_states import GroupOperator
 from headrace_sim.spark.state.state_server import BatchTimes
 from headrace_sim.spark.state.stores import Key, Store
-from headrace_sim.spark.state.tasks import Operator, Rows, Told
+from headrace_sim.spark.state.tasks import Operator, Rows, TaskResult
 
 SETTLING_BATCHES = 20
 """Maximum number of batches without data after the last row, in time mode ProcessingTime."""
@@ -155,7 +155,7 @@ def run_job(
 
     """
     with ExitStack() as stack:
-        session = Session(Answers(state=job.state.copy() if job.state else SessionState()))
+        session = ClientSession(Answers(state=job.state.copy() if job.state else SessionState()))
         stack.enter_context(connected(session))
         query = _Query(
             job, schedule or Schedule(), session, watch or (lambda _event: None), go_on=streams_go_on
@@ -193,7 +193,7 @@ class _Query:
         self,
         job: SparkJob,
         schedule: Schedule,
-        session: Session,
+        session: ClientSession,
         watch: Callable[[Event], None],
         *,
         go_on: bool,
@@ -386,12 +386,19 @@ class _Query:
         parts = self._through(self._stages, _split(batch.rows, self._partitions), batch, done)
         return _joined(parts), done
 
-    def _through(self, stages: Sequence[Stage], parts: "_Parts", batch: Batch, done: "_Progress") -> "_Parts":
+    def _through(
+        self, stages: Sequence[QueryStage], parts: "_Parts", batch: Batch, done: "_Progress"
+    ) -> "_Parts":
         """Run a batch through stages."""
         for stage in stages:
             match stage.work:
                 case (
-                    Operator() | GroupOperator() | Aggregation() | Sessions() | Deduplication() | Limitation()
+                    Operator()
+                    | GroupOperator()
+                    | Aggregation()
+                    | SessionWindows()
+                    | Deduplication()
+                    | Limitation()
                 ):
                     parts = self._with_state(stage, _joined(parts), batch, done)
                 case Joining():
@@ -407,7 +414,7 @@ class _Query:
                     parts = [stage.work(part, self._schedule.frame_rows) for part in parts]
         return parts
 
-    def _with_state(self, stage: Stage, rows: Rows, batch: Batch, done: "_Progress") -> "_Parts":
+    def _with_state(self, stage: QueryStage, rows: Rows, batch: Batch, done: "_Progress") -> "_Parts":
         late_ms = batch.late_ms - stage.lag_ms
         work = stage.work
         if isinstance(work, Joining):
@@ -425,7 +432,7 @@ class _Query:
             done.keyed = [pair for task in tasks for pair in zip(task.keys, task.rows, strict=False)]
         if isinstance(work, Operator) and work.stage.event_time:
             self._expect_fresh(_joined(parts), stage, batch)
-        if isinstance(work, Aggregation | Sessions) and work.stage.output_mode is OutputMode.COMPLETE:
+        if isinstance(work, Aggregation | SessionWindows) and work.stage.output_mode is OutputMode.COMPLETE:
             return [sorted(_joined(parts), key=repr)]  # so that a sort breaks ties alike in each run
         return parts
 
@@ -448,14 +455,14 @@ class _Query:
             self._early += [row for row, time in timed if own < time <= batch.late_ms]
 
     @staticmethod
-    def _expect_fresh(rows: list[tuple[Any, ...]], stage: Stage, batch: Batch) -> None:
+    def _expect_fresh(rows: list[tuple[Any, ...]], stage: QueryStage, batch: Batch) -> None:
         assert isinstance(stage.work, Operator)
         time_ms = event_time(stage.work.stage.event_time, stage.output, stage.work.stage.place)
         for row in rows:
             if (time := time_ms(row)) is not None and time < batch.late_ms:
                 raise OldRowError(stage.work.stage.place, row, batch.late_ms)
 
-    def _tasks(self, batch: Batch, stage: Stage, rows: Rows) -> list[Told]:
+    def _tasks(self, batch: Batch, stage: QueryStage, rows: Rows) -> list[TaskResult]:
         operator = stage.work
         assert isinstance(operator, Stateful)
         parts: list[list[tuple[Any, ...]]] = [[] for _ in range(self._partitions)]
@@ -477,7 +484,9 @@ class _Query:
     def _partition(self, key: Key) -> int:
         return crc32(byte_order(shuffled_key(key))) % self._partitions
 
-    def _task(self, batch: Batch, stage: Stage, number: int, rows: Rows, initial: Rows | None) -> Told:
+    def _task(
+        self, batch: Batch, stage: QueryStage, number: int, rows: Rows, initial: Rows | None
+    ) -> TaskResult:
         """Run a task, with as many attempts as it takes."""
         times = BatchTimes(batch.now_ms, batch.watermark_ms - stage.lag_ms)
         place, operator = stage.place, stage.work

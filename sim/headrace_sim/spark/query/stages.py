@@ -35,12 +35,18 @@ from headrace_sim.spark.job import (
     WatermarkPolicy,
     watermarks_of,
 )
-from headrace_sim.spark.query.operators import Aggregation, Deduplication, Limitation, Sessions, is_session
+from headrace_sim.spark.query.operators import (
+    Aggregation,
+    Deduplication,
+    Limitation,
+    SessionWindows,
+    is_session,
+)
 from headrace_sim.spark.query.stream_joins import Joining, conjuncts, places_in
 from headrace_sim.spark.state.group_states import GroupOperator
 from headrace_sim.spark.state.tasks import Operator
 
-Native = Aggregation | Sessions | Deduplication | Limitation | Joining
+Native = Aggregation | SessionWindows | Deduplication | Limitation | Joining
 """Spark's own operators."""
 Stateful = Operator | GroupOperator | Native
 Narrow = Callable[[list[tuple[Any, ...]], int | None], list[tuple[Any, ...]]]
@@ -62,7 +68,7 @@ class StreamStages:
     """One of several streams: the input column with its rows (None: the whole input), and its stages."""
 
     column: int | None
-    stages: "tuple[Stage, ...]"
+    stages: "tuple[QueryStage, ...]"
 
 
 class Streams(tuple[StreamStages, ...]):
@@ -72,7 +78,7 @@ class Streams(tuple[StreamStages, ...]):
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class QueryStage:
     """A stage, ready to run."""
 
     work: Stateful | Delay | Streams | Narrow  # what it does
@@ -85,7 +91,7 @@ class Stage:
     streams: tuple[StreamStages, ...] = ()  # those that a join brings together
 
 
-def stateful_in(stages: Iterable[Stage]) -> Iterator[Stage]:
+def stateful_in(stages: Iterable[QueryStage]) -> Iterator[QueryStage]:
     """Yield the stages that keep state, also those within unions and joins."""
     for stage in stages:
         for stream in stage.work if isinstance(stage.work, Streams) else stage.streams:
@@ -94,7 +100,7 @@ def stateful_in(stages: Iterable[Stage]) -> Iterator[Stage]:
             yield stage
 
 
-def planned(job: SparkJob) -> list[Stage]:
+def planned(job: SparkJob) -> list[QueryStage]:
     """Return the steps of a job, each with the event time that reaches it.
 
     Raise `SparkJobError` if Spark would refuse one of them.
@@ -148,7 +154,7 @@ class _Planner:
 
     def stages(
         self, steps: Sequence[Step], reached: _Reached, *, is_top: bool, joined: Sequence[Recorded] = ()
-    ) -> tuple[list[Stage], _Reached]:
+    ) -> tuple[list[QueryStage], _Reached]:
         """Return stages, and what comes out of them.
 
         Args:
@@ -158,7 +164,7 @@ class _Planner:
             joined: The filters of a join behind them.
 
         """
-        stages: list[Stage] = []
+        stages: list[QueryStage] = []
         for number, step in enumerate(steps):
             if isinstance(step, Watermark) and self._job.stateful and any(watermarks_of(steps[:number])):
                 problem = "Redefining watermark is disallowed (AnalysisException, once it has advanced)"
@@ -195,25 +201,27 @@ class _Planner:
                 step = Columns("filter", partial(_filtered, node), schema)
                 yield _per_row(step, schema)
 
-    def _stage(self, step: Step, reached: _Reached) -> tuple[Stage, _Reached]:
+    def _stage(self, step: Step, reached: _Reached) -> tuple[QueryStage, _Reached]:
         schema, column = reached.schema, reached.column
         match step:
             case Watermark():
                 return self._watermark(step, reached)
             case Columns():
-                stage = Stage(_per_row(step, schema), step.output)
+                stage = QueryStage(_per_row(step, schema), step.output)
                 marked = step.compute(Rows(schema, [])).schema
                 kept = marked if marked.names == step.output.names else step.output
                 return stage, replace(reached, schema=kept)
             case MapInPandas():
-                return Stage(_map_in_pandas(step, schema), step.output), replace(reached, schema=step.output)
+                return QueryStage(_map_in_pandas(step, schema), step.output), replace(
+                    reached, schema=step.output
+                )
             case Union():
                 streams = [self._stream(branch, reached) for branch in step.branches]
                 first = streams[0][1]  # Spark takes the event time from it
                 marks = [field.metadata for field in first.schema.fields]
                 marked = relabeled(step.output, step.output.names, marks)
                 lag_ms = max(end.lag_ms for _, end in streams)
-                stage = Stage(Streams(stream for stream, _ in streams), step.output)
+                stage = QueryStage(Streams(stream for stream, _ in streams), step.output)
                 return stage, replace(first, schema=marked, lag_ms=lag_ms)
             case StreamJoin():
                 # What branches end with, without counting their watermarks and their state.
@@ -224,7 +232,7 @@ class _Planner:
                     for side, branch in enumerate(step.branches)
                 )
                 lag_ms = max(mine.lag_ms, its.lag_ms)
-                stage = Stage(joining, step.output, lag_ms=lag_ms, streams=(left, right))
+                stage = QueryStage(joining, step.output, lag_ms=lag_ms, streams=(left, right))
                 return stage, _Reached(joining.output, mine.column, lag_ms + joining.lag_ms())
             case TransformWithState() | ApplyWithState():
                 stage = replace(self._users(step, schema, column), lag_ms=reached.lag_ms)
@@ -233,18 +241,18 @@ class _Planner:
             case Aggregate() | Deduplicate() | Limit():
                 own = _own(step, schema)
                 timed = next((field.name for field in own.output if EVENT_TIME in (field.metadata or {})), "")
-                stage = Stage(own, step.output, lag_ms=reached.lag_ms)
+                stage = QueryStage(own, step.output, lag_ms=reached.lag_ms)
                 return stage, replace(reached, schema=own.output, column=timed)
             case _:
                 assert_never(step)
 
-    def _watermark(self, step: Watermark, reached: _Reached) -> tuple[Stage, _Reached]:
+    def _watermark(self, step: Watermark, reached: _Reached) -> tuple[QueryStage, _Reached]:
         schema = reached.schema
         delay = Delay(next(self._numbers), event_time(step.column, schema, step.place), step.delay_us // 1000)
         delayed = {EVENT_TIME: step.delay_us}
         marks = [(old.metadata or {}) | (delayed if old.name == step.column else {}) for old in schema.fields]
         marked = relabeled(schema, schema.names, marks)
-        return Stage(delay, step.output), replace(reached, schema=marked, column=step.column)
+        return QueryStage(delay, step.output), replace(reached, schema=marked, column=step.column)
 
     def _stream(
         self, branch: Branch, reached: _Reached, joined: Sequence[Recorded] = ()
@@ -259,22 +267,26 @@ class _Planner:
         return StreamStages(column, tuple(stages)), end
 
     @staticmethod
-    def _users(step: UsersOwn, schema: t.StructType, column: str) -> Stage:
+    def _users(step: UsersOwn, schema: t.StructType, column: str) -> QueryStage:
         if isinstance(step, TransformWithState):
             read = event_time(column, schema, step.place) if column in schema.names else None
-            return Stage(Operator(step, schema), step.output, read)
+            return QueryStage(Operator(step, schema), step.output, read)
         if step.time_mode is TimeMode.EVENT_TIME and not column:
             problem = "timeout EventTime without a watermark"
             raise SparkJobError(problem, step.place, "Call withWatermark() before groupBy()")
         timed = step.time_mode is TimeMode.EVENT_TIME and column in schema.names
         read = event_time(column, schema, step.place) if timed else None
-        return Stage(GroupOperator(step, schema, watermarked=bool(column)), step.output, read)
+        return QueryStage(GroupOperator(step, schema, watermarked=bool(column)), step.output, read)
 
 
 def _own(step: Aggregate | Deduplicate | Limit, schema: t.StructType) -> Native:
     match step:
         case Aggregate():
-            return Sessions(step, schema) if any(map(is_session, step.groups)) else Aggregation(step, schema)
+            return (
+                SessionWindows(step, schema)
+                if any(map(is_session, step.groups))
+                else Aggregation(step, schema)
+            )
         case Deduplicate():
             return Deduplication(step, schema)
         case Limit():

@@ -21,7 +21,7 @@ from headrace_sim.spark.job import OutputMode, SparkJobError, StreamJoin
 from headrace_sim.spark.query.operators import Row, Step, TimeOf, is_past, time_in, time_us
 from headrace_sim.spark.state.state_server import BatchTimes
 from headrace_sim.spark.state.stores import Held, Key, Store
-from headrace_sim.spark.state.tasks import Rows, Told
+from headrace_sim.spark.state.tasks import Rows, TaskResult
 
 _SIDES = ("left", "right")
 _OUTER = {"left": {0}, "right": {1}, "full": {0, 1}}
@@ -262,7 +262,7 @@ class Joining:
         time = self._sides[row[0]].time
         return time is not None and is_past(time(row[1]), watermark_ms)
 
-    def run(self, rows: Rows, store: Store, times: BatchTimes, step: Step) -> Told:
+    def run(self, rows: Rows, store: Store, times: BatchTimes, step: Step) -> TaskResult:
         """Run a task."""
         changed = store.copy()
         tables = [changed.lists.setdefault(name, {}) for name in _SIDES]
@@ -277,7 +277,7 @@ class Joining:
                     pairs.append(_pair(number, row, None))
         for _ in pairs:
             step("output")
-        return Told(self._shown(pairs), changed)
+        return TaskResult(self._shown(pairs), changed)
 
     def _shown(self, pairs: list[tuple[Any, Any]]) -> list[Row]:
         if self.stage.how == "semi":

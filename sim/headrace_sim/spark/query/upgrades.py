@@ -25,7 +25,7 @@ from headrace_sim.spark.job import (
 )
 from headrace_sim.spark.query.operators import is_session
 from headrace_sim.spark.query.queries import Checkpoint
-from headrace_sim.spark.query.stages import Stage, planned, stateful_in
+from headrace_sim.spark.query.stages import QueryStage, planned, stateful_in
 from headrace_sim.spark.state.tasks import Operator
 
 
@@ -40,7 +40,7 @@ class Fate(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateChange:
     """Something that an upgrade changes in what a checkpoint has."""
 
     fate: Fate
@@ -67,27 +67,27 @@ class _Layout:
     settings: Mapping[str, str] = field(default_factory=dict)  # those that a checkpoint binds
 
 
-def changes_between(old: SparkJob, new: SparkJob) -> tuple[Change, ...]:
+def changes_between(old: SparkJob, new: SparkJob) -> tuple[StateChange, ...]:
     """Return what the checkpoint of ``old`` is to ``new``. Raise `SparkJobError` if Spark would start one of them never."""
     before, after = (list(map(_layout, _stateful(job))) for job in (old, new))
     place = after[0].place if after else new.sink.place
     if (one := len(old.sources)) != (other := len(new.sources)):
         what = f"the checkpoint has the offsets of {one} source{'s' * (one != 1)}, and {other} are read"
-        return (Change(Fate.REFUSED, what, new.sink.place),)
+        return (StateChange(Fate.REFUSED, what, new.sink.place),)
     kinds = [[layout.kind for layout in layouts] for layouts in (before, after)]
     if kinds[0] != kinds[1]:
         kept, wanted = (" before ".join(names) or "no operator" for names in kinds)
         code = "NOT_MATCH_IN_STATE_METADATA" if before else "MISSING_STATE_DIRECTORY"
         what = f"the checkpoint has the state of {kept}, and the query has {wanted} (STREAMING_STATEFUL_OPERATOR_{code})"
-        return (Change(Fate.REFUSED, what, place),)
+        return (StateChange(Fate.REFUSED, what, place),)
     found = [change for one, other in zip(before, after, strict=True) for change in _changes(one, other)]
     joins = [layout for layout in after if layout.kind == _JOIN]
     if joins and _around_joins(old) != _around_joins(new):
         what = "what a join of streams keeps depends on its condition and on the columns that are read behind it: these differ"
-        found.append(Change(Fate.UNKNOWN, what, joins[0].place))
+        found.append(StateChange(Fate.UNKNOWN, what, joins[0].place))
     if before and old.partitions != new.partitions:
         what = f"state stays in {old.partitions} partitions: spark.sql.shuffle.partitions has no effect on a checkpoint"
-        found.append(Change(Fate.KEPT, what, place))
+        found.append(StateChange(Fate.KEPT, what, place))
     return tuple(found)
 
 
@@ -115,16 +115,16 @@ def _around_joins(job: SparkJob) -> list[Any]:
     return [*around, *read, job.output.simpleString()]
 
 
-def _stateful(job: SparkJob) -> list[Stage]:
+def _stateful(job: SparkJob) -> list[QueryStage]:
     return list(stateful_in(planned(job)))
 
 
-def _changes(before: _Layout, after: _Layout) -> Iterator[Change]:
+def _changes(before: _Layout, after: _Layout) -> Iterator[StateChange]:
     """Yield what changes in the state of one operator."""
     for name, value in after.settings.items():
         if (kept := before.settings[name]) != value:
             what = f"{name} of {after.kind} was {kept}, and is {value} (STATE_STORE_INVALID_CONFIG_AFTER_RESTART)"
-            yield Change(Fate.REFUSED, what, after.place)
+            yield StateChange(Fate.REFUSED, what, after.place)
     yield from _cells_changed("the key", "KEY", before.keys, after.keys, after)
     for name in after.tables.keys() & before.tables.keys():
         what = f"the state variable {name!r}" if name else "the state of a key"
@@ -135,16 +135,18 @@ def _changes(before: _Layout, after: _Layout) -> Iterator[Change]:
     if new:
         dropped = f", and {_listed(gone)} {'is' if len(gone) == 1 else 'are'} dropped" * bool(gone)
         what = f"the state variable{'s' * (len(new) != 1)} {_listed(new)} begin{'s' * (len(new) == 1)} empty{dropped}"
-        yield Change(Fate.EMPTY, what, after.place)
+        yield StateChange(Fate.EMPTY, what, after.place)
 
 
-def _cells_changed(what: str, which: str, before: _Cells, after: _Cells, layout: _Layout) -> Iterator[Change]:
+def _cells_changed(
+    what: str, which: str, before: _Cells, after: _Cells, layout: _Layout
+) -> Iterator[StateChange]:
     if before.type != after.type:
         told = f"{what} of {layout.kind} has other types (STATE_STORE_{which}_SCHEMA_NOT_COMPATIBLE)"
-        yield Change(Fate.REFUSED, told, layout.place)
+        yield StateChange(Fate.REFUSED, told, layout.place)
     elif before.meaning != after.meaning:
         told = f"{what} of {layout.kind} was {_told(before.meaning)}, and is read as {_told(after.meaning)}, of the same type"
-        yield Change(Fate.REREAD, told, layout.place)
+        yield StateChange(Fate.REREAD, told, layout.place)
 
 
 def _listed(names: list[str]) -> str:
@@ -155,7 +157,7 @@ def _told(meaning: tuple[str, ...]) -> str:
     return ", ".join(meaning)
 
 
-def _layout(stage: Stage) -> _Layout:
+def _layout(stage: QueryStage) -> _Layout:
     """Return what the checkpoint has of a stage."""
     work: Any = stage.work
     step: Stateful = work.stage

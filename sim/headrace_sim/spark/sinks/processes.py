@@ -29,7 +29,7 @@ from pyspark.sql import types as t
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark import refusals
 from headrace_sim.spark.client.answers import Answers, SessionState
-from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.columns.draws import forget_draws
 from headrace_sim.spark.columns.evaluations import begin_noting, differing
 from headrace_sim.spark.columns.task_context import begin_batch
@@ -326,7 +326,7 @@ def _run(sink: Sink, folder: Path, probe: Probe, plan: AttemptPlan) -> NoReturn:
     try:
         behind = _Behind(probe, settle(folder, probe, plan.seed, keys=sink.keys), BackgroundThreads())
         state = sink.state.copy() if sink.state else SessionState()
-        session = Session(Answers(action=probe.action, watch=probe, keys=sink.keys, state=state))
+        session = ClientSession(Answers(action=probe.action, watch=probe, keys=sink.keys, state=state))
         with connected(session):
             before = len(sys.modules)
             ready = probe.attempt > 0 or sink.prepare is None or _call(sink.prepare, (), probe, -1)
@@ -340,12 +340,12 @@ def _run(sink: Sink, folder: Path, probe: Probe, plan: AttemptPlan) -> NoReturn:
         os._exit(status)
 
 
-def _process(sink: Sink, session: Session, probe: Probe, behind: "_Behind", plan: AttemptPlan) -> bool:
+def _process(sink: Sink, session: ClientSession, probe: Probe, behind: "_Behind", plan: AttemptPlan) -> bool:
     """Call the function for each batch. Return whether all went well."""
     session.answers.batches = batches = Answers(
         action=probe.action, watch=probe, keys=sink.keys, state=session.answers.state.copy()
     )
-    of_query = Session(batches)
+    of_query = ClientSession(batches)
     assert sink.function is not None
     for batch in range(plan.first, len(sink.batches)):
         rows = sink.batches[batch]

@@ -24,7 +24,7 @@ from headrace_sim.spark.columns.values import (
 from headrace_sim.spark.job import ApplyWithState, SparkJobError, TimeMode
 from headrace_sim.spark.state.state_server import BatchTimes, Variable
 from headrace_sim.spark.state.stores import Key, Store
-from headrace_sim.spark.state.tasks import Rows, Told, copied, key_columns, stepped
+from headrace_sim.spark.state.tasks import Rows, TaskResult, copied, key_columns, stepped
 from headrace_sim.spark.versions import error_of, worker_schema
 
 STATE = "state"
@@ -68,7 +68,7 @@ class GroupOperator:
         times: BatchTimes,
         step: Callable[[str], None],
         frame_rows: int | None = None,
-    ) -> Told:
+    ) -> TaskResult:
         """Run a task, as `Operator.run` does."""
         changed = store.copy()
         changed.values.setdefault(STATE, {})
@@ -87,7 +87,7 @@ class GroupOperator:
             empty = iter([self.input.empty_frame()])
             told = self._call(function, key, empty, changed, times, step, timed_out=True)
             out += [(kept_key(key), row) for row in told]
-        return Told([row for _, row in out], changed, [key for key, _ in out])
+        return TaskResult([row for _, row in out], changed, [key for key, _ in out])
 
     def _call(
         self,

@@ -29,7 +29,7 @@ Rows = Sequence[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TaskResult:
     """A task's result: its rows, and the store to be committed. ``keys``: of the rows, if the user's own operator made them."""
 
     rows: list[tuple[Any, ...]]
@@ -118,7 +118,7 @@ class Operator:
         times: BatchTimes,
         step: Callable[[str], None],
         frame_rows: int | None = None,
-    ) -> Told:
+    ) -> TaskResult:
         """Run a task.
 
         Args:
@@ -138,7 +138,7 @@ class Operator:
         out = list(self._tell(rows, initial, server, step, frame_rows))
         if self.stage.time_mode is TimeMode.PROCESSING_TIME:
             changed.clean_up(times.now_ms)
-        return Told([row for _, row in out], changed, [key for key, _ in out])
+        return TaskResult([row for _, row in out], changed, [key for key, _ in out])
 
     def _tell(
         self,

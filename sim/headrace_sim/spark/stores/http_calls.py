@@ -39,7 +39,7 @@ class Response:
         return self
 
 
-class Session:
+class HttpSession:
     """What keeps the headers, and the base of addresses, of several requests.
 
     ``client``: the module. ``base_url``: the base, which httpx has. ``headers``: of each request.
@@ -98,18 +98,18 @@ class Session:
     def __exit__(self, *_: object) -> None: ...
 
 
-def _of_method(session: Session, method: str) -> Any:
+def _of_method(session: HttpSession, method: str) -> Any:
     return lambda url, data=None, **options: session.request(method, url, data=data, **options)
 
 
 def http_rows(client: str) -> dict[str, Any]:
     """Return the functions of a module that sends requests."""
-    once = Session(client)
+    once = HttpSession(client)
 
-    def make(**options: Any) -> Session:
-        return Session(client, **options)
+    def make(**options: Any) -> HttpSession:
+        return HttpSession(client, **options)
 
     return {
-        "request": once.request, **{name: getattr(once, name) for name in _METHODS}, "Session": make, "session": make,
+        "request": once.request, **{name: getattr(once, name) for name in _METHODS}, "HttpSession": make, "session": make,
         "Client": make,
     }  # fmt: skip

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from headrace_properties.spark_jobs.query_review import review_query
 from headrace_sim.spark.client.recording import record
-from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.columns.in_force import ZONE
 from headrace_sim.spark.columns.zones import zone_of
 from headrace_sim.spark.query.queries import run_job
@@ -23,7 +23,7 @@ from tests.sim.spark.settings_table import CASES, LEFT, OUTCOMES, outcomes
 
 
 def _of_rows(name: str) -> dict[str, Any]:
-    with connected(Session()) as session:
+    with connected(ClientSession()) as session:
         set_as_recorded(session)
         made: dict[str, Any] = json.loads(json.dumps(outcomes(session, name)))
         return made
@@ -71,7 +71,7 @@ def test_zone_has_the_name_that_java_knows(name: str, offset: int) -> None:
 
 def test_zone_that_nobody_knows_is_refused_where_it_is_set() -> None:
     with (
-        connected(Session()) as session,
+        connected(ClientSession()) as session,
         pytest.raises(IllegalArgumentException, match="TIME_ZONE"),
     ):
         session.conf.set(ZONE, "Europe/Atlantis")
@@ -130,7 +130,7 @@ def test_session_of_days_needs_days_of_one_length(zone: str, gap: str, followed:
 
 
 def test_columns_are_cast_for_a_table_in_ansi_mode_or_refused() -> None:
-    with connected(Session()) as session:
+    with connected(ClientSession()) as session:
         session.conf.set("spark.sql.ansi.enabled", "false")
         session.createDataFrame([(1,)], "n INT").write.saveAsTable("numbers")
         long = session.createDataFrame([(1 << 40,)], "n BIGINT").write

@@ -10,7 +10,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from headrace_sim.spark.client.recording import record
-from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.query.queries import run_job
 from headrace_sim.spark.real.instead import SWITCH
 from headrace_sim.spark.refusals import CannotFollowError
@@ -22,7 +22,7 @@ def _results(folder: Path) -> tuple[dict[str, Any], list[str]]:
     """Return what the snippets give, but for those without a package; and which are left to Spark."""
     found, left = dict[str, Any](), list[str]()
     for name in SNIPPETS:
-        with connected(Session()) as session:
+        with connected(ClientSession()) as session:
             set_as_recorded(session)
             try:
                 found[name] = result(session, name, str(folder))
@@ -59,7 +59,7 @@ def test_task_that_fails_adds_nothing() -> None:
         if row.n == 2:
             raise ValueError("two")
 
-    with connected(Session()) as session:
+    with connected(ClientSession()) as session:
         seen = session.sparkContext.accumulator(0)
         frame = session.frame(session.createDataFrame([], "n INT").schema, [[(0,), (1,)], [(1,), (2,)]])
         with pytest.raises(ValueError, match="two"):
@@ -84,7 +84,7 @@ def test_observed_stream_is_the_same_stream_and_metrics_are_of_what_passes() -> 
         "n INT",
     )
     assert [*run_job(job, [[(1,), (2,)]]).rows()] == [(2,)]
-    with connected(Session()) as session:
+    with connected(ClientSession()) as session:
         frame, metrics = session.createDataFrame([(1,), (2,)], "n INT"), Observation("m")
         frame.observe(metrics, F.max("n").alias("most"), F.count("*").alias("n")).filter(
             "n > 1"

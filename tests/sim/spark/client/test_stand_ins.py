@@ -20,7 +20,7 @@ from pyspark.sql.catalog import Catalog
 from pyspark.sql.connect.streaming.query import StreamingQuery
 
 from headrace_sim.spark.client.recording import record
-from headrace_sim.spark.client.sessions import ModuleSession, Session, connected
+from headrace_sim.spark.client.sessions import ClientSession, ModuleSession, connected
 from headrace_sim.spark.columns.ddl import SchemaTextError
 from headrace_sim.spark.job import SparkJobError
 from headrace_sim.spark.refusals import CannotFollowError, gap_in
@@ -30,7 +30,7 @@ from tests.sim.spark.frame_programs import ROWS, SCHEMA
 
 @pytest.fixture
 def df() -> Iterator[Any]:
-    session = Session()
+    session = ClientSession()
     with connected(session):
         yield session.createDataFrame(ROWS, SCHEMA)
 

@@ -4,7 +4,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from headrace_sim.spark.client.answers import Answers
-from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.columns.ansi import is_ansi
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.expressions import bind
@@ -83,7 +83,7 @@ def test_text_and_another_type_in_one_column_follow_other_rules_without_it() -> 
 
 
 def test_sessions_setting_is_in_force_until_its_session_ends() -> None:
-    session = Session()
+    session = ClientSession()
     with connected(session):
         session.conf.set("spark.sql.ansi.enabled", "false")
         assert (
@@ -91,12 +91,12 @@ def test_sessions_setting_is_in_force_until_its_session_ends() -> None:
             is None
         )
     assert is_ansi() == (VERSION >= (4, 0))
-    with connected(Session(Answers(state=session.answers.state.copy()))):
+    with connected(ClientSession(Answers(state=session.answers.state.copy()))):
         assert not is_ansi()
 
 
 def test_setting_that_is_unset_is_that_of_the_release_again() -> None:
-    with connected(Session()) as session:
+    with connected(ClientSession()) as session:
         session.conf.set("spark.sql.ansi.enabled", str(VERSION < (4, 0)))
         assert is_ansi() == (VERSION < (4, 0))
         session.conf.unset("spark.sql.ansi.enabled")

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from headrace_sim.spark.client.recording import record
-from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.columns import frames
 from headrace_sim.spark.columns.ddl import SchemaTextError, parse_schema, parse_type
 from headrace_sim.spark.columns.draws import forget_draws
@@ -28,7 +28,7 @@ from tests.sim.spark.frame_programs import PROGRAMS, ROWS, SCHEMA, outcome, reco
 
 @pytest.fixture
 def df() -> Iterator[Any]:
-    session = Session()
+    session = ClientSession()
     with connected(session):
         set_as_recorded(session)
         yield session.createDataFrame(ROWS, SCHEMA)
@@ -143,7 +143,7 @@ def test_frame_is_a_dataframe_of_a_session(df: Any) -> None:
 def test_columns_need_spark_again_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     # Another test may have left its session running.
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
-    with connected(Session()):
+    with connected(ClientSession()):
         assert repr(F.col("x") + 1) == "Column<'+(x, 1)'>"
     with pytest.raises((AssertionError, PySparkException)):
         F.col("x")

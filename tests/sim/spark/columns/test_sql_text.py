@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.columns.recorded import shown
 from headrace_sim.spark.columns.sql_text import parse_expression
 from headrace_sim.spark.refusals import CannotFollowError
@@ -18,7 +18,7 @@ _BROKEN = frozenset({"i >", "cast(n as foo)", "f(", "(i", "1 2"})
 
 @pytest.fixture(scope="module")
 def df() -> Iterator[Any]:
-    session = Session()
+    session = ClientSession()
     with connected(session):
         set_as_recorded(session)
         yield session.createDataFrame(ROWS, SCHEMA)

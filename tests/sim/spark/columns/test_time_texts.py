@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from headrace_sim.spark.client.answers import Answers
-from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.versions import VERSION
 
@@ -15,12 +15,12 @@ ONLY_OLD = ("2024-3-31", "2024-03-31 10:00", " 2024-03-31")
 
 
 def day(text: str, *settings: tuple[str, str]) -> Any:
-    session = Session()
+    session = ClientSession()
     with connected(session):
         for name, value in settings:
             session.conf.set(name, value)
         state = session.answers.state.copy()
-    with connected(Session(Answers(state=state))) as later:
+    with connected(ClientSession(Answers(state=state))) as later:
         df = later.createDataFrame([(text,)], "s STRING")
         made = df.select(F.to_date("s", "yyyy-MM-dd").alias("day")).collect()[0].day
         return made and str(made)

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from headrace_sim.spark.client.recording import record
-from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.job import Columns
 from headrace_sim.spark.real.instead import SWITCH
@@ -28,7 +28,7 @@ _ASKED_OF_SPARK = (
 
 @pytest.fixture
 def spark() -> Iterator[Any]:
-    session = Session()
+    session = ClientSession()
     with connected(session):
         set_as_recorded(session)
         for name, (schema, rows) in VIEWS.items():

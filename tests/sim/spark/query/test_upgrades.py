@@ -9,7 +9,7 @@ import pytest
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.queries import Checkpoint, run_job
-from headrace_sim.spark.query.upgrades import Change, Fate, changes_between, handed_over
+from headrace_sim.spark.query.upgrades import Fate, StateChange, changes_between, handed_over
 from tests.sim.spark.upgraded import CASES, FIRST, SCHEMA, SECOND, UPGRADES, Upgraded
 
 RECORDED: dict[str, Any] = json.loads(UPGRADES.read_text())
@@ -49,7 +49,7 @@ def gone_on(old: SparkJob, new: SparkJob) -> list[list[str]]:
 @pytest.mark.parametrize("name", RECORDED)
 def test_upgrade_comes_to_what_is_recorded_on_spark(name: str) -> None:
     old, new = versions_of(CASES[name])
-    changes: dict[Fate, list[Change]] = {}
+    changes: dict[Fate, list[StateChange]] = {}
     for change in changes_between(old, new):
         changes.setdefault(change.fate, []).append(change)
     assert (Fate.UNKNOWN in changes) == (name in NOT_KNOWN)

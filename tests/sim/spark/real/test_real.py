@@ -19,7 +19,7 @@ from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_properties.target import SparkSource
 from headrace_properties.user_code.tracing import Trace, tracing
-from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.real import answers, server
 from headrace_sim.spark.real.instead import SWITCH
 from headrace_sim.spark.real.questions import question_of, refusal
@@ -251,7 +251,7 @@ def frame(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A frame of user code, with the real Spark behind it."""
     monkeypatch.delenv(SWITCH)
     HEARD.clear()
-    with connected(Session()) as session:
+    with connected(ClientSession()) as session:
         yield session.frame(SCHEMA, [ROWS[:1], ROWS[1:]])
     HEARD.clear()
 

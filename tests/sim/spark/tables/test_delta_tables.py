@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.refusals import CannotFollowError
 
 _SCHEMA = "id INT, total INT"
@@ -20,7 +20,7 @@ _SCHEMA = "id INT, total INT"
 
 @pytest.fixture
 def spark() -> Iterator[Any]:
-    with connected(Session()) as session:
+    with connected(ClientSession()) as session:
         session.createDataFrame([(1, 10), (2, 20)], _SCHEMA).write.format("delta").saveAsTable("t")
         yield session
 
@@ -97,12 +97,12 @@ def test_session_is_configured_and_errors_can_be_named(spark: Any) -> None:
 
 
 def test_module_of_the_user_stays_and_ours_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with connected(Session()):
+    with connected(ClientSession()):
         import delta.tables
     assert "delta" not in sys.modules
     (tmp_path / "delta.py").write_text("river = 'Danube'\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with connected(Session()):
+    with connected(ClientSession()):
         import delta
 
         assert delta.river == "Danube"

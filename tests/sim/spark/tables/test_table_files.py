@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace_sim.spark.client.sessions import Session, connected
+from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.refusals import CannotFollowError, UnknownTableError
 
 
@@ -20,7 +20,7 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     Path("lines/a.json").write_text('{"id": 1, "name": "one"}\nno json\n')
     Path("lines/_SUCCESS").write_text("")
     pq.write_table(pa.table({"id": [1, 2], "name": ["x", None]}), "rows.parquet")
-    with connected(Session()) as session:
+    with connected(ClientSession()) as session:
         yield session
 
 
