@@ -56,8 +56,8 @@ define step
 endef
 
 demo: $(READY) ## watch a zombie lose a timer, see sequencers prevent it, search for a schedule that breaks them; then run on Spark
-	$(call step,1,Figure 12 without sequencers: the late commit of a zombie wipes out a timer (a violation is expected),headrace scenario run zombie-timer --without sequencers)
-	$(call step,0,The same story with sequencers: the late commit is rejected and the timer fires on time,headrace scenario run zombie-timer)
+	$(call step,1,Figure 12 without sequencers: the late commit of a zombie wipes out a timer (a violation is expected),headrace paper scenario run zombie-timer --without sequencers)
+	$(call step,0,The same story with sequencers: the late commit is rejected and the timer fires on time,headrace paper scenario run zombie-timer)
 	$(call step,0,Random fault schedules over the Zeitgeist pipeline: $(EXAMPLES) of them and every invariant must hold,headrace verify headrace_scenarios.zeitgeist:pipeline --examples $(EXAMPLES) --jobs $(CORES))
 ifneq ($(SPARK),no)
 	$(call step,0,Zeitgeist over the flights of 2013 on Spark; and under faults in the simulated cluster: the same output,headrace run zeitgeist --on spark --compare sim --faults 40 --output $(VENV)/zeitgeist --force)

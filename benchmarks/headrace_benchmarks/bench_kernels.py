@@ -1,4 +1,4 @@
-"""The kernels of ``headrace bench kernels`` under pytest-benchmark, one test each (``make bench``).
+"""The kernels of ``headrace paper bench kernels`` under pytest-benchmark, one test each (``make bench``).
 
 Machines are noisy and differ: only ratios are meaningful.
 """

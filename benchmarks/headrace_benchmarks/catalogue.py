@@ -1,4 +1,4 @@
-"""The catalogue of ``headrace bench``."""
+"""The catalogue of ``headrace paper bench``."""
 
 from headrace_benchmarks import harness, kernels, promises, spark_jobs
 from headrace_benchmarks.figures import Benchmark

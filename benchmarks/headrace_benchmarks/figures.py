@@ -1,4 +1,4 @@
-"""The benchmarks of ``headrace bench``, and their figures.
+"""The benchmarks of ``headrace paper bench``, and their figures.
 
 A figure is shown beside its anchor: a goal, or the paper's number. Figures about correctness are binding: missing one fails the
 benchmark. Speeds and times depend on the machine, and are only reported.

@@ -1,4 +1,4 @@
-"""``headrace bench harness``: the value and the cost of the verification harness.
+"""``headrace paper bench harness``: the value and the cost of the verification harness.
 
 Does it catch all broken protocols, without false alarms? Does it reach the hard cases, are runs the same in every process, how
 much does a run cost, and does everything fit into CI? One run measures all of this. Rates are per CPU time, since wall time

@@ -1,4 +1,4 @@
-"""``headrace bench promises``: what promises cost a search.
+"""``headrace paper bench promises``: what promises cost a search.
 
 Each trial is made with and without promises, in turn, in one process, so that both meet the same machine; CPU time counts.
 """

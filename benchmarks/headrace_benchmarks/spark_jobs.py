@@ -1,4 +1,4 @@
-"""``headrace bench spark-jobs``: schedules of a simulated Spark that are run and judged in a minute of one core.
+"""``headrace paper bench spark-jobs``: schedules of a simulated Spark that are run and judged in a minute of one core.
 
 Beside each stands PySpark's own ``TwsTester``, given the same rows in the same process: it calls the handlers of one key after
 the other, without batches, failures or schemas. It needs the extra ``spark``, and no Java.

@@ -1,4 +1,4 @@
-"""``headrace bench``: run a benchmark and print each figure beside its goal."""
+"""``headrace paper bench``: run a benchmark and print each figure beside its goal."""
 
 import os
 import signal
@@ -21,13 +21,13 @@ from headrace_cli._signals import signal_of
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
-  headrace bench
-  headrace bench harness
-  headrace bench kernels
-  headrace bench harness --runs 100000 --jobs 2
-  headrace bench alarms --runs 200000 --seed 1
-  headrace bench harness --quick --json > figures.json
-  headrace bench skew --quick
+  headrace paper bench
+  headrace paper bench harness
+  headrace paper bench kernels
+  headrace paper bench harness --runs 100000 --jobs 2
+  headrace paper bench alarms --runs 200000 --seed 1
+  headrace paper bench harness --quick --json > figures.json
+  headrace paper bench skew --quick
 
 [bold]Exit codes[/]
   0 measured, however slow; 1 a correctness figure missed its goal; 2 usage error"""

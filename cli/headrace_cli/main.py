@@ -2,6 +2,7 @@
 
 import sys
 from collections import UserDict
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
@@ -14,41 +15,46 @@ from headrace_cli._defects import report_defect
 from headrace_cli._signals import signal_of, signals_raised
 from headrace_cli._streams import guarded_streams
 
-_NAMES = (
-    "scenario",
-    "verify",
-    "mutants",
-    "bench",
-    "compare",
-    "run",
-    "check",
-    "recheck",
-    "spark-submit",
-    "chaos",
-    "serve",
-    "state",
-    "skip",
-    "report",
-    "replay",
-)
+_GROUPS = {
+    "job": ("Serve a job on Spark, look into its state, submit it, or let it skip a record.", {
+        "serve": "serve", "state": "state", "submit": "spark_submit", "skip": "skip",
+    }),
+    "paper": ("Tell the papers' scenarios, repeat MillWheel's evaluation, and measure Headrace beside it.", {
+        "scenario": "scenario", "report": "report", "bench": "bench",
+    }),
+}  # fmt: skip
+"""Groups of commands: what each group is for, and the module of each of its commands."""
+
+_ALONE = ("verify", "replay", "run", "check", "recheck", "compare", "chaos", "mutants")
+
+_FORMER = {
+    "serve": "job serve",
+    "state": "job state",
+    "spark-submit": "job submit",
+    "skip": "job skip",
+    "scenario": "paper scenario",
+    "report": "paper report",
+    "bench": "paper bench",
+}
+"""Words of the release before, which are understood for one more, and what they are called now."""
 
 _EXAMPLES = """[bold]Examples[/]
-  headrace scenario list
-  headrace scenario run zombie-timer --without sequencers
   headrace verify headrace_scenarios.zeitgeist:pipeline --examples 2000
-  headrace compare headrace_scenarios.wall_clock:pipeline
   headrace replay headrace-failure-1f3a90c2.json
+  headrace compare headrace_scenarios.wall_clock:pipeline
   headrace run zeitgeist --on sim
   headrace check history.jsonl --pipeline my_job:pipeline
   headrace recheck history.jsonl my_job:pipeline
-  headrace spark-submit my_job.py
-  headrace chaos --faults 20
-  headrace serve my_job:deployment --port 8080
-  headrace state jobs/counts counter anna
-  headrace skip jobs/counts counter mail/0:17
   headrace mutants --seeds 100
-  headrace bench harness
-  headrace report --quick
+  headrace chaos --faults 20
+  headrace job submit my_job.py
+  headrace job serve my_job:deployment --port 8080
+  headrace job state jobs/counts counter anna
+  headrace job skip jobs/counts counter mail/0:17
+  headrace paper scenario list
+  headrace paper scenario run zombie-timer --without sequencers
+  headrace paper report --quick
+  headrace paper bench harness
 
 [bold]Exit codes[/]
   0 holds, 1 violated, 2 usage error, 3 unknown, 70 a defect of Headrace, 130 interrupted, 143 terminated, 129 hung up"""
@@ -62,13 +68,21 @@ _CLICK_ERROR = typer.BadParameter.__mro__[
 
 
 class _Commands(UserDict[str, Any]):
-    """The subcommands. Each is imported only when used: importing all of them takes a second."""
+    """Commands by name. Each is imported only when used: importing all of them takes a second.
 
-    def __init__(self) -> None:
-        super().__init__({name: f"headrace_cli.{name.replace('-', '_')}" for name in _NAMES})
+    Args:
+        modules: the module of each command, or what a group is for, and its commands.
+    """
+
+    def __init__(self, modules: Mapping[str, Any]) -> None:
+        super().__init__(modules)
 
     def __getitem__(self, name: str) -> TyperCommand | TyperGroup:
-        command = get_command(import_module(self.data[name]).app)
+        found = self.data[name]
+        if not isinstance(found, str):
+            purpose, modules = found
+            return _group(name, purpose, modules)
+        command = get_command(import_module(f"headrace_cli.{found}").app)
         assert isinstance(command, TyperCommand | TyperGroup)
         command.name = name  # a group has none of its own, and help lists it by this
         for part in command.commands.values() if isinstance(command, TyperGroup) else [command]:
@@ -78,10 +92,26 @@ class _Commands(UserDict[str, Any]):
         return command
 
 
+def _group(name: str, purpose: str, modules: Mapping[str, str]) -> TyperGroup:
+    group = TyperGroup(name=name, help=purpose, no_args_is_help=True, rich_markup_mode="rich")
+    group.commands = _Commands(modules)
+    return group
+
+
 class _Headrace(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = _Commands()
+        self.commands = _Commands({name: name for name in _ALONE} | _GROUPS)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command, also by its former word, and say then which word to use from now on."""
+        if (now := _FORMER.get(args[0])) is not None:
+            said = (
+                f"Note: headrace {args[0]} is headrace {now} now. The former word goes with the next release."
+            )
+            typer.echo(said, err=True)
+            args = [*now.split(), *args[1:]]
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command, and report what escapes it and should not: Python would exit with 1, which means violated."""

@@ -1,4 +1,4 @@
-"""``headrace report``: run the paper's evaluation and write REPORT.md."""
+"""``headrace paper report``: run the paper's evaluation and write REPORT.md."""
 
 import os
 from pathlib import Path
@@ -32,9 +32,9 @@ from headrace_cli._render import counted
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
-  headrace report --quick --output /tmp/REPORT.md
-  headrace report --only figure-13
-  headrace report --check
+  headrace paper report --quick --output /tmp/REPORT.md
+  headrace paper report --only figure-13
+  headrace paper report --check
 
 [bold]Exit codes[/]
   0 written, or checked without a difference, 1 a number differs from what the code computes, 2 usage error, 130 interrupted"""
@@ -49,7 +49,7 @@ class UnreadableReportError(HeadraceError):
 
     def __str__(self) -> str:
         """Say which file and why."""
-        return f"cannot read report {self.path}: {self.reason}. Write it with headrace report"
+        return f"cannot read report {self.path}: {self.reason}. Write it with headrace paper report"
 
 
 @app.command("report", epilog=_EXAMPLES)
@@ -160,7 +160,7 @@ def _read(output: Path) -> Report:
 
 def _command(names: list[str], size: Size) -> str:
     """Return the command that reproduces the report."""
-    words = ["headrace report"]
+    words = ["headrace paper report"]
     words += ["--quick"] if size.quick else []
     words += [f"--only {name}" for name in names] if names != _chosen([], size) else []
     default = QUICK if size.quick else FULL

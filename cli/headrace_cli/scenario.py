@@ -1,4 +1,4 @@
-"""``headrace scenario``: run scenarios from the papers."""
+"""``headrace paper scenario``: run scenarios from the papers."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,13 +34,13 @@ from headrace_scenarios.scenario import Scenario, ScenarioRun
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Run scenarios from the papers.")
 
-_LIST_EXAMPLES = "[bold]Example[/]\n  headrace scenario list"
+_LIST_EXAMPLES = "[bold]Example[/]\n  headrace paper scenario list"
 
 _RUN_EXAMPLES = """[bold]Examples[/]
-  headrace scenario run zombie-timer
-  headrace scenario run zombie-timer --without sequencers --explain
-  headrace scenario run zombie-timer --without sequencers --html zombie.html
-  headrace scenario run dataflow-fig14 --chart sessions.svg
+  headrace paper scenario run zombie-timer
+  headrace paper scenario run zombie-timer --without sequencers --explain
+  headrace paper scenario run zombie-timer --without sequencers --html zombie.html
+  headrace paper scenario run dataflow-fig14 --chart sessions.svg
 
 [bold]Exit codes[/]
   0 nothing is violated, 1 an invariant is violated, 2 usage error, 3 nothing could be judged"""
@@ -66,7 +66,7 @@ def run_scenario(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="Name of a scenario; [bold]headrace scenario list[/] shows them."
+            metavar="NAME", help="Name of a scenario; [bold]headrace paper scenario list[/] shows them."
         ),
     ],
     showing: Showing,

@@ -1,4 +1,4 @@
-"""``headrace serve``: keep a job on Spark running, and tell over HTTP how it is."""
+"""``headrace job serve``: keep a job on Spark running, and tell over HTTP how it is."""
 
 import inspect
 from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Example[/]
-  headrace serve my_job:deployment --host 0.0.0.0 --port 8080
+  headrace job serve my_job:deployment --host 0.0.0.0 --port 8080
 
 [bold]Exit codes[/]
   0 stopped by SIGTERM, SIGINT or SIGHUP after its current micro-batch; 1 the job failed for good; 2 usage error"""

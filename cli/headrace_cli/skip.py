@@ -1,4 +1,4 @@
-"""``headrace skip``: let a job on Spark skip a record on which its user code keeps failing."""
+"""``headrace job skip``: let a job on Spark skip a record on which its user code keeps failing."""
 
 from typing import Annotated
 
@@ -10,8 +10,8 @@ from headrace_cli._exit import tidy_errors
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Example[/]
-  headrace skip jobs/counts counter mail/0:17
-  headrace skip hdfs://cluster/jobs/counts counter mail/0:17
+  headrace job skip jobs/counts counter mail/0:17
+  headrace job skip hdfs://cluster/jobs/counts counter mail/0:17
 
 [bold]Exit codes[/]
   0 the skip is recorded; 2 usage error"""

@@ -1,4 +1,4 @@
-"""``headrace spark-submit``: PySpark's own spark-submit, even if the only Java is that of a Python package."""
+"""``headrace job submit``: PySpark's own spark-submit, even if the only Java is that of a Python package."""
 
 from typing import Annotated
 
@@ -9,9 +9,9 @@ from headrace_cli._exit import tidy_errors
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
-  headrace spark-submit my_job.py
-  headrace spark-submit --master 'local-cluster[2,1,1024]' --conf spark.sql.shuffle.partitions=4 my_job.py --day 2013-02-01
-  headrace spark-submit -h
+  headrace job submit my_job.py
+  headrace job submit --master 'local-cluster[2,1,1024]' --conf spark.sql.shuffle.partitions=4 my_job.py --day 2013-02-01
+  headrace job submit -h
 
 [bold]Exit codes[/]
   the job's exit code; also 2 if Spark is not installed or no Java was found"""

@@ -1,4 +1,4 @@
-"""``headrace state``: print what a job on Spark has stored, by computation and key, also while it runs."""
+"""``headrace job state``: print what a job on Spark has stored, by computation and key, also while it runs."""
 
 import base64
 from collections.abc import Iterable
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
-  headrace state jobs/counts
-  headrace state jobs/counts counter --limit 100
-  headrace state jobs/counts counter anna --pipeline my_job:pipeline
+  headrace job state jobs/counts
+  headrace job state jobs/counts counter --limit 100
+  headrace job state jobs/counts counter anna --pipeline my_job:pipeline
 
 [bold]Exit codes[/]
   0 printed, also if the key has no row; 2 usage error, or the state cannot be read"""
@@ -66,7 +66,7 @@ def state(
 
         if scheme_of(directory) in (None, "file"):
             shape_of_job(local_directory("directory", directory))  # before Spark is started for nothing
-        with stdout_reserved(), session("local[2]", "headrace state", config=_SESSION) as spark:
+        with stdout_reserved(), session("local[2]", "headrace job state", config=_SESSION) as spark:
             job = JobState(spark, directory)
             if computation is None:
                 computations, rows = job.computations(), None

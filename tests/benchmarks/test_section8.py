@@ -113,7 +113,7 @@ def report() -> Report:
         patch.setitem(EXPERIMENTS, small.name, small)
         measured = measure([small.name], Size(seeds=2, quick=True), 1, lambda *_: None)
     return Report(
-        provenance("headrace report"), quick=True, calibration=calibration_document(), measured=measured
+        provenance("headrace paper report"), quick=True, calibration=calibration_document(), measured=measured
     )
 
 
@@ -160,7 +160,7 @@ def test_a_report_of_another_calibration_is_stale(report: Report) -> None:
 
 def test_each_figure_is_written_with_its_command_seeds_versions_and_the_papers_number(report: Report) -> None:
     text = render(report)
-    assert "Command: `headrace report --only figure-14`. Seeds: 0 to 1 at each point." in text
+    assert "Command: `headrace paper report --only figure-14`. Seeds: 0 to 1 at each point." in text
     for name, version in report.provenance.versions.items():
         assert f"{name} {version}" in text
     for row in report.measured[0].rows:
@@ -267,4 +267,4 @@ def made_up(name: str, values: dict[tuple[str, str], float]) -> Report:
         for seed in range(2)
     )
     measured = Measured(name, 2, samples)
-    return Report(provenance("headrace report"), False, calibration_document(), (measured,))  # noqa: FBT003  ``quick``
+    return Report(provenance("headrace paper report"), False, calibration_document(), (measured,))  # noqa: FBT003  ``quick``

@@ -1,4 +1,4 @@
-"""`headrace bench` prints figures beside their goals, in words and as JSON; only a figure about correctness can fail it."""
+"""`headrace paper bench` prints figures beside their goals, in words and as JSON; only a figure about correctness can fail it."""
 
 import dataclasses
 import json
@@ -31,8 +31,8 @@ ALARMS = at_most("false alarms", 0, 0, "in 1,000 runs", binding=True)
 
 
 def test_without_a_name_it_lists_the_benchmarks(run: Run) -> None:
-    assert "harness the verification harness" in plain(run("bench").stdout)
-    rows = json.loads(run("bench", "--json").stdout)
+    assert "harness the verification harness" in plain(run("paper", "bench").stdout)
+    rows = json.loads(run("paper", "bench", "--json").stdout)
     assert [row["name"] for row in rows] == list(BENCHMARKS)
 
 
@@ -40,7 +40,7 @@ def test_figures_are_printed_beside_their_goals_with_versions_seed_and_machine(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(BENCHMARKS, "some", benchmark(ALARMS, SPEED))
-    result = run("bench", "some", "--seed", "7", "--jobs", "2")
+    result = run("paper", "bench", "some", "--seed", "7", "--jobs", "2")
     assert result.exit_code == 0, "a speed never fails"
     text = plain(result.stdout)
     assert "false alarms 0 in 1,000 runs 0 reached" in text
@@ -51,11 +51,11 @@ def test_figures_are_printed_beside_their_goals_with_versions_seed_and_machine(
 
 def test_a_missed_correctness_goal_is_exit_code_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BENCHMARKS, "some", benchmark(ALARMS, KILLS))
-    result = run("bench", "some")
+    result = run("paper", "bench", "some")
     assert result.exit_code == 1
     assert "kills 3 of 4 at least 4 MISSED" in plain(result.stdout)
     assert "kills: one survived" in plain(result.stdout)
-    result = run("bench", "some", "--json")
+    result = run("paper", "bench", "some", "--json")
     assert result.exit_code == 1
     document = json.loads(result.stdout)
     assert document["result"] == "missed"
@@ -68,18 +68,18 @@ def test_a_missed_correctness_goal_is_exit_code_1(run: Run, monkeypatch: pytest.
 
 @pytest.mark.parametrize("options", [["no luck"], ["harness", "--runs", "0"], ["harness", "--jobs", "0"]])
 def test_wrong_use_is_exit_code_2(run: Run, options: list[str]) -> None:
-    assert run("bench", *options).exit_code == 2
+    assert run("paper", "bench", *options).exit_code == 2
 
 
 def test_an_unknown_benchmark_lists_the_valid_names(run: Run) -> None:
-    assert "there is no benchmark 'luck'. The benchmarks are: harness" in run("bench", "luck").stderr
+    assert "there is no benchmark 'luck'. The benchmarks are: harness" in run("paper", "bench", "luck").stderr
 
 
 @pytest.mark.slow
 def test_the_harness_measures_every_figure_of_its_own(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out single faults, all of which `test_enumeration` tries."""
     monkeypatch.setattr(harness, "QUICK", dataclasses.replace(harness.QUICK, enumerated=()))
-    result = run("bench", "harness", "--quick", "--json", "--jobs", "1")
+    result = run("paper", "bench", "harness", "--quick", "--json", "--jobs", "1")
     document = json.loads(result.stdout)
     assert result.exit_code == 0, [figure for figure in document["figures"] if figure["met"] is False]
     names = " ".join(figure["name"] for figure in document["figures"])
@@ -90,7 +90,7 @@ def test_the_harness_measures_every_figure_of_its_own(run: Run, monkeypatch: pyt
 
 def test_false_alarms_are_counted_by_a_separate_command(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def alarmed() -> int:
-        result = run("bench", "alarms", "--runs", "2", "--jobs", "1", "--json")
+        result = run("paper", "bench", "alarms", "--runs", "2", "--jobs", "1", "--json")
         (alarms,) = [
             figure for figure in json.loads(result.stdout)["figures"] if "false alarms" in figure["name"]
         ]
@@ -110,7 +110,7 @@ def test_a_count_of_false_alarms_that_is_ended_early_tells_what_it_has(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(harness, "spread_sample", interrupted)
-    result = run("bench", "alarms", "--runs", "50", "--jobs", "1", "--json")
+    result = run("paper", "bench", "alarms", "--runs", "50", "--jobs", "1", "--json")
     (alarms,) = [
         figure for figure in json.loads(result.stdout)["figures"] if "false alarms" in figure["name"]
     ]
@@ -120,7 +120,7 @@ def test_a_count_of_false_alarms_that_is_ended_early_tells_what_it_has(
 
 def test_each_experiment_of_the_report_can_be_measured_by_itself(run: Run) -> None:
     assert set(EXPERIMENTS) < set(BENCHMARKS)
-    result = run("bench", "hot-key", "--quick", "--runs", "1", "--jobs", "1", "--json")
+    result = run("paper", "bench", "hot-key", "--quick", "--runs", "1", "--jobs", "1", "--json")
     assert result.exit_code == 0, result.stderr
     figures = {load["name"]: load for load in json.loads(result.stdout)["figures"]}
     sample = EXPERIMENTS["hot-key"].sample("90 %", 0)

@@ -149,10 +149,10 @@ def test_each_command_refuses_to_replace_a_file_before_it_begins(folder: Path, r
     for command in (
         ("verify", "views:pipeline", "--save", "old.svg"),
         ("replay", str(save_zombie(folder)), "--svg", "old.svg"),
-        ("scenario", "run", "zombie-timer", "--svg", "old.svg"),
-        ("scenario", "run", "dataflow-fig14", "--chart", "old.svg"),
+        ("paper", "scenario", "run", "zombie-timer", "--svg", "old.svg"),
+        ("paper", "scenario", "run", "dataflow-fig14", "--chart", "old.svg"),
         ("run", "views:pipeline", "--output", "."),
-        ("report", "--only", "figure-13", "--quick", "--output", "old.svg"),
+        ("paper", "report", "--only", "figure-13", "--quick", "--output", "old.svg"),
     ):
         result = run(*command)
         assert (result.exit_code, result.stdout) == (2, ""), command

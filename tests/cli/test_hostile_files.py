@@ -172,11 +172,11 @@ def test_two_columns_of_one_name_are_refused_and_marks_of_an_encoding_are_no_par
         ("verify", "views:pipeline", "--until-quiet"),
         ("replay", "zombie.json", "--code-timeout"),
         ("chaos", "views:pipeline", "--patience"),
-        ("serve", "views:pipeline", "--first-delay"),
-        ("serve", "views:pipeline", "--longest-delay"),
+        ("job", "serve", "views:pipeline", "--first-delay"),
+        ("job", "serve", "views:pipeline", "--longest-delay"),
         ("run", "views:pipeline", "--judge"),
     ],
-    ids=lambda command: " ".join(command[::2]),
+    ids=lambda command: " ".join((command[0], command[-1])),
 )
 def test_a_number_that_cannot_be_meant_is_a_usage_error(
     folder: Path, run: Run, command: tuple[str, ...], value: str
@@ -212,7 +212,7 @@ def test_no_damaged_replay_file_is_an_internal_error(folder: Path, run: Run) -> 
 
 
 @pytest.mark.parametrize(
-    "command", [("state", "job"), ("skip", "job", "counter", "mail/0:1")], ids=["state", "skip"]
+    "command", [("job", "state", "job"), ("job", "skip", "job", "counter", "mail/0:1")], ids=["state", "skip"]
 )
 @pytest.mark.parametrize("data", [b'{"layout": ', b'{"x":' + DEEP + b"}", b"{}", b"\xff", None])
 def test_a_broken_deployment_of_a_job_is_named(

@@ -13,14 +13,30 @@ from headrace_cli._defects import report_defect
 from headrace_cli.main import app
 from tests.cli.rig import Run, environment, plain, run_process
 
-COMMANDS = [("scenario", "list"), ("scenario", "run"), ("verify",), ("replay",), ("bench",), ("skip",)]
+COMMANDS = [
+    ("paper", "scenario", "list"),
+    ("paper", "scenario", "run"),
+    ("verify",),
+    ("replay",),
+    ("paper", "bench"),
+    ("job", "skip"),
+]
+FORMER = {
+    "serve": "job serve",
+    "state": "job state",
+    "skip": "job skip",
+    "spark-submit": "job submit",
+    "scenario": "paper scenario",
+    "report": "paper report",
+    "bench": "paper bench",
+}
 
 
 def test_help_names_each_command_shows_examples_and_lists_the_exit_codes(run: Run) -> None:
     result = run("--help")
     assert result.exit_code == 0
     text = plain(result.stdout)
-    for listed in ("scenario Run scenarios", "verify Run a pipeline", "replay Run a saved failure"):
+    for listed in ("job Serve a job", "verify Run a pipeline", "replay Run a saved failure"):
         assert f" {listed} " in text
     assert "headrace verify headrace_scenarios.zeitgeist:pipeline" in text
     assert "0 holds, 1 violated, 2 usage error, 3 unknown, 70 a defect of Headrace, 130 interrupted" in text
@@ -84,6 +100,15 @@ def test_without_arguments_it_shows_help_and_exits_2(run: Run) -> None:
     assert "Usage: headrace" in plain(result.stdout + result.stderr)
 
 
+@pytest.mark.parametrize(("former", "now"), FORMER.items())
+def test_a_former_word_is_understood_and_says_the_new_one(run: Run, former: str, now: str) -> None:
+    result, renamed = run(former, "--help"), run(*now.split(), "--help")
+    assert (result.exit_code, result.stdout) == (0, renamed.stdout)
+    assert f"headrace {former} is headrace {now} now" in result.stderr
+    assert renamed.stderr == ""
+    assert not re.search(rf"^. {former} ", run("--help").stdout, re.MULTILINE)
+
+
 def test_unknown_command_and_unknown_option_exit_2(run: Run) -> None:
     assert run("veryfi").exit_code == 2
     assert run("verify", "views:pipeline", "--exmaples", "3").exit_code == 2
@@ -110,13 +135,13 @@ def test_version_is_printed(run: Run) -> None:
 
 
 def test_as_a_process_it_runs_a_scenario_and_returns_its_exit_code(tmp_path: Path) -> None:
-    done = run_process("scenario", "run", "straggler-checkpoint", cwd=tmp_path)
+    done = run_process("paper", "scenario", "run", "straggler-checkpoint", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "searches/0:0>A#0>B#0" in done.stdout
-    assert run_process("scenario", "run", "nope", cwd=tmp_path).returncode == 2
+    assert run_process("paper", "scenario", "run", "nope", cwd=tmp_path).returncode == 2
 
 
 def test_output_into_a_pipe_has_no_colours_and_no_trailing_blanks(tmp_path: Path) -> None:
-    done = run_process("scenario", "run", "straggler-checkpoint", cwd=tmp_path)
+    done = run_process("paper", "scenario", "run", "straggler-checkpoint", cwd=tmp_path)
     assert "\x1b" not in done.stdout
     assert [line for line in done.stdout.splitlines() if line != line.rstrip()] == []

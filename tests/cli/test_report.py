@@ -1,4 +1,4 @@
-"""``headrace report``: what it writes, and how it reports tampering."""
+"""``headrace paper report``: what it writes, and how it reports tampering."""
 
 import dataclasses
 import json
@@ -26,6 +26,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A small report, of one run at each of two small sizes."""
     output = tmp_path_factory.mktemp("report") / "REPORT.md"
     arguments = [
+        "paper",
         "report",
         "--quick",
         "--only",
@@ -58,7 +59,7 @@ def data_of(report: Path) -> Path:
 def test_it_writes_the_page_its_data_and_its_pictures(report: Path) -> None:
     text = report.read_text()
     assert text.startswith(
-        "<!-- Written by `headrace report --quick --only figure-14 --seeds 1`. Do not edit:"
+        "<!-- Written by `headrace paper report --quick --only figure-14 --seeds 1`. Do not edit:"
     )
     (measured,) = json.loads(data_of(report).read_text())["measured"]
     assert (measured["name"], measured["seeds"]) == ("figure-14", 1)
@@ -70,7 +71,7 @@ def test_it_writes_the_page_its_data_and_its_pictures(report: Path) -> None:
 
 
 def test_the_report_it_wrote_holds_when_rerun(report: Path, run: Run) -> None:
-    result = run("report", "--check", "--output", str(report))
+    result = run("paper", "report", "--check", "--output", str(report))
     assert result.exit_code == 0
     assert "no differences from what the code computes" in result.stdout
 
@@ -81,7 +82,7 @@ def test_a_doctored_number_on_the_page_is_noticed(report: Path, run: Run) -> Non
     cells = line.split(" | ")
     cells[3] = "3.6"
     report.write_text(text.replace(line, " | ".join(cells)))
-    result = run("report", "--check", "--again", "0", "--output", str(report), "--json")
+    result = run("paper", "report", "--check", "--again", "0", "--output", str(report), "--json")
     assert result.exit_code == 1
     (problem,) = json.loads(result.stdout)["problems"]
     assert "contradicts the report's data: | 20 CPUs | median | roughly constant | 3.6 |" in problem
@@ -92,7 +93,7 @@ def test_a_doctored_number_in_the_data_is_noticed(report: Path, run: Run) -> Non
     document = json.loads(path.read_text())
     document["measured"][0]["points"][0]["figures"][0][2] = [3.6]
     path.write_text(json.dumps(document))
-    result = run("report", "--check", "--output", str(report), "--json")
+    result = run("paper", "report", "--check", "--output", str(report), "--json")
     assert result.exit_code == 1
     digest, page, again = json.loads(result.stdout)["problems"]
     assert "sha256" in digest
@@ -102,7 +103,7 @@ def test_a_doctored_number_in_the_data_is_noticed(report: Path, run: Run) -> Non
 
 def test_a_changed_picture_is_noticed(report: Path, run: Run) -> None:
     (report.parent / "docs/report/figure-14.svg").write_text("<svg/>")
-    result = run("report", "--check", "--again", "0", "--output", str(report))
+    result = run("paper", "report", "--check", "--again", "0", "--output", str(report))
     assert result.exit_code == 1
     assert "the picture of figure-14 was changed" in result.stdout
 
@@ -116,6 +117,7 @@ def test_updating_renews_one_experiment_and_keeps_the_others(report: Path, run: 
     document["measured"][0]["points"][0]["figures"][0][2] = [3.6]
     path.write_text(json.dumps(document))
     result = run(
+        "paper",
         "report",
         "--quick",
         "--update",
@@ -145,19 +147,19 @@ def test_a_report_made_in_another_setup_is_not_updated(
     document.update({key: value for key, value in spoil.items() if key != "versions"})
     path.write_text(json.dumps(document))
     before = path.read_bytes()
-    result = run("report", "--quick", "--update", "--only", "figure-14", "--output", str(report))
+    result = run("paper", "report", "--quick", "--update", "--only", "figure-14", "--output", str(report))
     assert result.exit_code == 2
     assert "it was made with other" in " ".join(result.stderr.split())
     assert path.read_bytes() == before
 
 
 def test_wrong_use_lists_the_valid_names(run: Run, tmp_path: Path) -> None:
-    result = run("report", "--only", "figure-99")
+    result = run("paper", "report", "--only", "figure-99")
     assert result.exit_code == 2
     assert "figure-13" in result.stderr
-    result = run("report", "--check", "--output", str(tmp_path / "none.md"))
+    result = run("paper", "report", "--check", "--output", str(tmp_path / "none.md"))
     assert result.exit_code == 2
-    assert "Write it with headrace report" in result.stderr
+    assert "Write it with headrace paper report" in result.stderr
 
 
 # The one in the repository
@@ -166,7 +168,7 @@ COMMITTED = Path(__file__).parents[2] / "REPORT.md"
 
 
 def test_the_repositorys_report_matches_its_runs(run: Run) -> None:
-    result = run("report", "--check", "--again", "0", "--output", str(COMMITTED))
+    result = run("paper", "report", "--check", "--again", "0", "--output", str(COMMITTED))
     assert result.exit_code == 0, result.stdout
     assert data_of(COMMITTED).stat().st_size < 150_000
     document = json.loads(data_of(COMMITTED).read_text())
@@ -181,11 +183,11 @@ def test_the_repositorys_report_matches_its_runs(run: Run) -> None:
 @pytest.mark.parametrize("only", ["recovery", "skew"])
 def test_a_run_of_the_repositorys_report_is_reproducible(run: Run, only: str) -> None:
     """A change of the engine's traces shows in all experiments; the night repeats a run of each."""
-    result = run("report", "--check", "--only", only, "--again", "1", "--output", str(COMMITTED))
+    result = run("paper", "report", "--check", "--only", only, "--again", "1", "--output", str(COMMITTED))
     assert result.exit_code == 0, result.stdout
 
 
 @pytest.mark.nightly
 def test_a_run_of_each_experiment_of_the_repositorys_report_is_reproducible(run: Run) -> None:
-    result = run("report", "--check", "--again", "1", "--output", str(COMMITTED))
+    result = run("paper", "report", "--check", "--again", "1", "--output", str(COMMITTED))
     assert result.exit_code == 0, result.stdout

@@ -1,4 +1,4 @@
-"""``headrace scenario``: stories with a verdict."""
+"""``headrace paper scenario``: stories with a verdict."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ def words(text: str) -> str:
 
 
 def test_list_shows_each_scenario_with_its_place_in_the_papers(run: Run) -> None:
-    result = run("scenario", "list")
+    result = run("paper", "scenario", "list")
     assert result.exit_code == 0
     for scenario in SCENARIOS.values():
         assert scenario.name in result.stdout
@@ -28,14 +28,14 @@ def test_list_shows_each_scenario_with_its_place_in_the_papers(run: Run) -> None
 
 
 def test_list_as_json_is_one_document_in_the_same_order(run: Run) -> None:
-    document = json.loads(run("scenario", "list", "--json").stdout)
+    document = json.loads(run("paper", "scenario", "list", "--json").stdout)
     assert [scenario["name"] for scenario in document] == list(SCENARIOS)
     assert set(document[0]) == {"name", "title", "source", "story"}
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_on_the_sound_protocol_each_scenario_exits_0_and_is_printed_in_full(run: Run, name: str) -> None:
-    result = run("scenario", "run", name)
+    result = run("paper", "scenario", "run", name)
     scenario, outcome = SCENARIOS[name], SCENARIOS[name].run()
     assert result.exit_code == 0, result.stderr
     assert result.stdout.startswith(scenario.title)
@@ -53,14 +53,14 @@ def test_on_the_sound_protocol_each_scenario_exits_0_and_is_printed_in_full(run:
 def test_without_sequencers_both_forms_of_figure_12_exit_1_and_say_what_is_violated(
     run: Run, name: str
 ) -> None:
-    result = run("scenario", "run", name, "--without", "sequencers")
+    result = run("paper", "scenario", "run", name, "--without", "sequencers")
     assert result.exit_code == 1
     assert "protocol: without sequencers" in result.stdout
     assert "S6, only the latest owner writes: VIOLATED\n" in result.stdout
 
 
 def test_as_json_it_is_one_document_with_timeline_and_verdicts(run: Run) -> None:
-    result = run("scenario", "run", "zombie-production", "--without", "sequencers", "--json")
+    result = run("paper", "scenario", "run", "zombie-production", "--without", "sequencers", "--json")
     outcome = SCENARIOS["zombie-production"].run("sequencers")
     assert result.exit_code == 1
     document = json.loads(result.stdout)
@@ -77,7 +77,7 @@ def test_as_json_it_is_one_document_with_timeline_and_verdicts(run: Run) -> None
 
 
 def test_unknown_scenario_exits_2_and_lists_the_valid_names(run: Run) -> None:
-    result = run("scenario", "run", "zombie")
+    result = run("paper", "scenario", "run", "zombie")
     assert (result.exit_code, result.stdout) == (2, "")
     assert (
         result.stderr == f"Error: there is no scenario 'zombie'. The scenarios are: {', '.join(SCENARIOS)}\n"
@@ -85,7 +85,7 @@ def test_unknown_scenario_exits_2_and_lists_the_valid_names(run: Run) -> None:
 
 
 def test_unknown_without_exits_2_and_says_what_can_be_left_out(run: Run) -> None:
-    result = run("scenario", "run", "zombie-timer", "--without", "luck")
+    result = run("paper", "scenario", "run", "zombie-timer", "--without", "luck")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("Error: --without accepts only sequencers")
 
@@ -98,7 +98,7 @@ def test_user_code_failing_because_of_a_broken_protocol_is_a_violation_and_not_w
 
     broken = dataclasses.replace(SCENARIOS["zombie-timer"], tell=tell)
     monkeypatch.setitem(SCENARIOS, "zombie-timer", broken)
-    result = run("scenario", "run", "zombie-timer", "--without", "sequencers")
+    result = run("paper", "scenario", "run", "zombie-timer", "--without", "sequencers")
     assert result.exit_code == 1
     assert "user code failed 3 times on B@2.2!window 1" in result.stderr
 
@@ -116,7 +116,7 @@ def test_a_finding_about_weak_user_code_changes_no_exit_code() -> None:
 def test_a_scenario_is_explained_and_drawn(run: Run, tmp_path: Path) -> None:
     page, trace = tmp_path / "zombie.html", tmp_path / "zombie.json"
     result = run(
-        "scenario", "run", "zombie-timer", "--without", "sequencers", "--explain", "--html", str(page),
+        "paper", "scenario", "run", "zombie-timer", "--without", "sequencers", "--explain", "--html", str(page),
         "--perfetto", str(trace),
     )  # fmt: skip
     assert result.exit_code == 1
@@ -128,18 +128,18 @@ def test_a_scenario_is_explained_and_drawn(run: Run, tmp_path: Path) -> None:
 
 def test_values_of_a_scenarios_picture_are_decoded_by_its_pipelines_codecs(run: Run, tmp_path: Path) -> None:
     page = tmp_path / "fig14.html"
-    assert run("scenario", "run", "dataflow-fig14", "--html", str(page)).exit_code == 0
+    assert run("paper", "scenario", "run", "dataflow-fig14", "--html", str(page)).exit_code == 0
     assert "state: {'[26.666667s, 86.666667s)': 5}" in page.read_text()
 
 
 def test_a_sound_scenario_has_nothing_to_explain_in_json_either(run: Run) -> None:
-    document = json.loads(run("scenario", "run", "zombie-timer", "--explain", "--json").stdout)
+    document = json.loads(run("paper", "scenario", "run", "zombie-timer", "--explain", "--json").stdout)
     assert document["explanation"] is None
 
 
 def test_a_figure_of_the_dataflow_paper_is_printed_and_drawn(run: Run, tmp_path: Path) -> None:
     page = tmp_path / "fig12.html"
-    result = run("scenario", "run", "dataflow-fig12", "--chart", str(page))
+    result = run("paper", "scenario", "run", "dataflow-fig12", "--chart", str(page))
     assert result.exit_code == 0, result.stderr
     assert "12:08:19.7  14 of [12:00:00.0, 12:02:00.0), late, index 1" in result.stdout
     assert "These are the 5 panes of Figure 12" in result.stdout
@@ -148,12 +148,12 @@ def test_a_figure_of_the_dataflow_paper_is_printed_and_drawn(run: Run, tmp_path:
 
 
 def test_a_chart_of_a_scenario_that_has_none_is_refused_before_it_runs(run: Run, tmp_path: Path) -> None:
-    result = run("scenario", "run", "zombie-timer", "--chart", str(tmp_path / "zombie.svg"))
+    result = run("paper", "scenario", "run", "zombie-timer", "--chart", str(tmp_path / "zombie.svg"))
     assert (result.exit_code, result.stdout) == (2, "")
     assert "zombie-timer has no figure of the Dataflow paper; --html draws any run" in words(result.stderr)
 
 
 def test_a_chart_of_an_unknown_kind_is_refused_before_it_runs(run: Run, tmp_path: Path) -> None:
-    result = run("scenario", "run", "dataflow-fig6", "--chart", str(tmp_path / "six.gif"))
+    result = run("paper", "scenario", "run", "dataflow-fig6", "--chart", str(tmp_path / "six.gif"))
     assert (result.exit_code, result.stdout) == (2, "")
     assert "its name must end with one of .svg, .png, .html" in words(result.stderr)

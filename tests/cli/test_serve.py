@@ -1,4 +1,4 @@
-"""``headrace serve``: restarts, endpoints, and how it ends. The job is a stand-in that fails on demand."""
+"""``headrace job serve``: restarts, endpoints, and how it ends. The job is a stand-in that fails on demand."""
 
 import configparser
 import os
@@ -200,7 +200,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], s
 
 
 def test_sigterm_stops_the_job_and_exits_with_0(run: Run, served: Callable[[str], str]) -> None:
-    result = run("serve", served("return Terminated(None)"), "--port", "0")
+    result = run("job", "serve", served("return Terminated(None)"), "--port", "0")
     assert result.exit_code == 0, result.output
     assert "has /healthz, /readyz and /metrics" in result.stderr
     assert result.stderr.endswith("The job is stopped\n")
@@ -229,7 +229,7 @@ class Terminated(Job):
 def test_a_job_that_fails_for_good_exits_with_1(
     run: Run, served: Callable[[str], str], body: str, code: int, told: str
 ) -> None:
-    result = run("serve", served(body), "--port", "0", "--restarts", "1", "--first-delay", "0")
+    result = run("job", "serve", served(body), "--port", "0", "--restarts", "1", "--first-delay", "0")
     assert result.exit_code == code
     assert told in result.stderr
     assert "Traceback" not in result.stderr
@@ -237,10 +237,10 @@ def test_a_job_that_fails_for_good_exits_with_1(
 
 def test_wrong_use(run: Run, served: Callable[[str], str]) -> None:
     target = served("return Job(None)")
-    result = run("serve", target.replace("deployment", "SECOND"))
+    result = run("job", "serve", target.replace("deployment", "SECOND"))
     assert result.exit_code == 2
     assert "this is not a function without arguments" in result.stderr
-    result = run("serve", target, "--host", "256.0.0.1")
+    result = run("job", "serve", target, "--host", "256.0.0.1")
     assert result.exit_code == 2
     assert "cannot listen on 256.0.0.1:8080" in result.stderr
 
@@ -333,7 +333,7 @@ def test_the_kubernetes_manifest_is_valid_and_runs_the_command() -> None:
     found = msgspec.yaml.decode((DEPLOY / "headrace.yaml").read_bytes(), type=_Manifest)
     (container,) = found.spec.template.spec.containers
     assert found.spec.selector.matchLabels == found.spec.template.metadata.labels
-    assert container.args[:2] == ["headrace", "serve"]
+    assert container.args[:3] == ["headrace", "job", "serve"]
     assert [container.livenessProbe.httpGet.path, container.readinessProbe.httpGet.path] == [
         "/healthz",
         "/readyz",
@@ -353,7 +353,7 @@ def test_the_systemd_unit_does_not_restart_a_job_that_has_given_up() -> None:
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read(DEPLOY / "headrace.service")
     service = unit["Service"]
-    assert "headrace serve my_job:deployment" in service["ExecStart"]
+    assert "headrace job serve my_job:deployment" in service["ExecStart"]
     assert (service["Restart"], service["RestartPreventExitStatus"]) == ("on-failure", "1 2")
     assert service["KillMode"] == "mixed"
 

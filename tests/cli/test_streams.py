@@ -33,13 +33,13 @@ def test_a_closed_stdout_exits_2_before_any_work(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "Error: stdout is closed\n")
 
 
-@pytest.mark.parametrize("command", ["headrace --help", "headrace scenario list --json"])
+@pytest.mark.parametrize("command", ["headrace --help", "headrace paper scenario list --json"])
 def test_what_needs_no_work_exits_2_if_stdout_is_full(folder: Path, command: str) -> None:
     full = shell(f"{command} > /dev/full", folder)
     assert (full.returncode, "Traceback" in full.stderr) == (2, False)
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("scenario", "list", "--json"), VERIFY])
+@pytest.mark.parametrize("arguments", [("--help",), ("paper", "scenario", "list", "--json"), VERIFY])
 def test_a_reader_that_wants_no_more_is_no_error(folder: Path, arguments: tuple[str, ...]) -> None:
     unread, stdout = os.pipe()
     os.close(unread)
@@ -63,7 +63,7 @@ def test_errors_that_cannot_be_printed_do_not_change_the_exit_code(folder: Path,
 
 
 def test_a_stdout_of_another_encoding_shows_what_it_can(folder: Path) -> None:
-    done = shell("PYTHONIOENCODING=ascii headrace scenario list", folder)
+    done = shell("PYTHONIOENCODING=ascii headrace paper scenario list", folder)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -56,7 +56,7 @@ def test_every_option_has_its_row_and_a_meaning() -> None:
 
 def test_every_command_and_exit_code_is_there() -> None:
     assert {*reference.commands(), "Exit codes"} == headings("commands.md")
-    assert {"headrace verify", "headrace scenario run", "headrace replay"} < headings("commands.md")
+    assert {"headrace verify", "headrace paper scenario run", "headrace replay"} < headings("commands.md")
     codes = re.findall(r"^\| (\d+) \| (.+) \|$", GENERATED["commands.md"], re.MULTILINE)
     assert [int(code) for code, _ in codes] == [0, 1, 2, 3, 70, 129, 130, 143]
     assert any(row.startswith("--allow-unknown") for row in rows("commands.md"))

@@ -113,7 +113,7 @@ def test_the_readmes_script_runs_under_spark_submit_on_an_executor_of_its_own_wi
         (tmp_path / name).write_text(source)
     events = tmp_path / "events"
     events.mkdir()
-    command = [sys.executable, "-m", "headrace_cli", "spark-submit", "--master", "local-cluster[1,1,1024]"]
+    command = [sys.executable, "-m", "headrace_cli", "job", "submit", "--master", "local-cluster[1,1,1024]"]
     for setting in ("enabled=true", f"dir={events.as_uri()}", "compress=false", "rolling.enabled=false"):
         command += ["--conf", f"spark.eventLog.{setting}"]
     done = run([*command, "views_on_spark.py"], tmp_path, PATH=path_without_java, JAVA_HOME="")

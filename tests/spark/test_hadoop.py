@@ -197,9 +197,11 @@ def test_a_job_resumes_from_there_and_skips_what_stops_it(
     with job.start() as running:
         running.await_idle()
         job.put(2, "two")
-        with pytest.raises(JobStoppedError, match=f"headrace skip {job.directory} adder numbers:2"):
+        with pytest.raises(JobStoppedError, match=f"headrace job skip {job.directory} adder numbers:2"):
             running.await_idle()
-    done = CliRunner().invoke(app, ["skip", job.directory, "adder", "numbers:2"], catch_exceptions=False)
+    done = CliRunner().invoke(
+        app, ["job", "skip", job.directory, "adder", "numbers:2"], catch_exceptions=False
+    )
     assert done.exit_code == 0
     assert f"{job.directory}/dead-letters/" in done.stdout
     job.put(3, "3")

@@ -101,7 +101,7 @@ def test_a_record_that_stops_a_job_is_skipped_and_is_in_the_dead_letters_once(
     error = job.stop_on_record()
     assert (error.computation, error.key, error.record_id) == ("adder", "anna", "numbers:2")
     command = shlex.split(next(line for line in str(error).splitlines()).rpartition("run first: ")[2])
-    assert command == ["headrace", "skip", str(job.directory), "adder", "numbers:2"]
+    assert command == ["headrace", "job", "skip", str(job.directory), "adder", "numbers:2"]
     assert "ValueError: invalid literal" in str(error)
 
     done = CliRunner().invoke(app, command[1:], catch_exceptions=False)

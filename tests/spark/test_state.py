@@ -1,4 +1,4 @@
-"""The stored state of a job, by key: what `JobState` and ``headrace state`` tell, also while the job runs."""
+"""The stored state of a job, by key: what `JobState` and ``headrace job state`` tell, also while the job runs."""
 
 import json
 import re
@@ -70,7 +70,7 @@ def told(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *arguments: objec
             pass
 
     monkeypatch.setattr("headrace.spark.session", lambda *_, **__: Kept())
-    return CliRunner().invoke(app, ["state", *map(str, arguments)])
+    return CliRunner().invoke(app, ["job", "state", *map(str, arguments)])
 
 
 class Job:

@@ -1,4 +1,4 @@
-"""`headrace spark-submit` gives PySpark's own spark-submit what it needs, and gives back how that ended."""
+"""`headrace job submit` gives PySpark's own spark-submit what it needs, and gives back how that ended."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def stand_in(folder: Path, text: str) -> dict[str, str]:
 def told(folder: Path, path: str, *arguments: str) -> tuple[list[str], dict[str, str | None], int]:
     """Run the command on a machine without Java: what spark-submit was given, and the exit code."""
     done = subprocess.run(
-        [sys.executable, "-m", "headrace_cli", "spark-submit", *arguments],
+        [sys.executable, "-m", "headrace_cli", "job", "submit", *arguments],
         env=os.environ | stand_in(folder, TELLING) | {"PATH": path, "PYTHONPATH": worker_path()},
         stdout=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
@@ -71,7 +71,7 @@ def test_for_a_cluster_elsewhere_python_and_address_stay_the_users(
 
 def test_a_signal_is_passed_on_to_the_job(tmp_path: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "headrace_cli", "spark-submit", "job.py"],
+        [sys.executable, "-m", "headrace_cli", "job", "submit", "job.py"],
         env=os.environ | stand_in(tmp_path, WAITING) | {"PYTHONPATH": worker_path()},
         stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
@@ -103,7 +103,7 @@ def test_a_job_that_a_signal_has_ended_says_so_as_in_a_shell(
     for name, value in stand_in(tmp_path, "#!/bin/sh\nkill -KILL $$\n").items():
         monkeypatch.setenv(name, value)
     assert spark_submit(["job.py"]) == -signal.SIGKILL
-    assert CliRunner().invoke(app, ["spark-submit", "job.py"]).exit_code == 137
+    assert CliRunner().invoke(app, ["job", "submit", "job.py"]).exit_code == 137
 
 
 def test_without_any_java_the_command_says_what_to_do(
@@ -112,12 +112,12 @@ def test_without_any_java_the_command_says_what_to_do(
     monkeypatch.setattr(headrace.spark.runtime.java, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    result = CliRunner().invoke(app, ["spark-submit", "job.py"])
+    result = CliRunner().invoke(app, ["job", "submit", "job.py"])
     assert result.exit_code == 2
     assert "Spark needs Java 17 or newer, and none was found" in result.stderr
     assert "pip install 'headrace[spark]'" in result.stderr
 
 
 def test_the_help_has_an_example() -> None:
-    result = CliRunner().invoke(app, ["spark-submit", "--help"])
-    assert "headrace spark-submit my_job.py" in result.stdout
+    result = CliRunner().invoke(app, ["job", "submit", "--help"])
+    assert "headrace job submit my_job.py" in result.stdout

@@ -1,4 +1,4 @@
-"""``headrace bench kernels``: the speed of the most important parts, each beside an anchor from the same run.
+"""``headrace paper bench kernels``: the speed of the most important parts, each beside an anchor from the same run.
 
 Rules of this package:
 

@@ -1,4 +1,4 @@
-"""The experiments of `headrace report` as single benchmarks of `headrace bench`: each figure beside the paper's."""
+"""The experiments of `headrace paper report` as single benchmarks of `headrace paper bench`: each figure beside the paper's."""
 
 from collections.abc import Iterator
 

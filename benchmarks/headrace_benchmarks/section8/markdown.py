@@ -28,7 +28,7 @@ def render(report: Report) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    yield f"<!-- Written by `{report.provenance.command}`. Do not edit: `headrace report --check` compares. -->"
+    yield f"<!-- Written by `{report.provenance.command}`. Do not edit: `headrace paper report --check` compares. -->"
     yield f"<!-- sha256 of {DATA}: {sha256(report.to_bytes())} -->"
     yield "# MillWheel's evaluation on the simulated cluster"
     yield ""
@@ -68,7 +68,7 @@ def _measured(measured: Measured) -> Iterator[str]:
     yield f"![{experiment.place}]({PLOTS}/{measured.name}.svg)"
     yield ""
     seeds = "Run once" if experiment.wall else f"Seeds: 0 to {measured.seeds - 1} at each point"
-    yield f"Command: `headrace report --only {measured.name}`. {seeds}."
+    yield f"Command: `headrace paper report --only {measured.name}`. {seeds}."
     yield ""
     claimed = {row: CLAIMS.get((measured.name, row.point, row.figure)) for row in measured.rows}
     if experiment.wide:
@@ -136,4 +136,4 @@ def _left_out(report: Report) -> Iterator[str]:
         yield "## Left out of this run"
         yield ""
         for experiment in left_out:
-            yield f"- {experiment.place}: {experiment.title} (`headrace report --only {experiment.name}`)"
+            yield f"- {experiment.place}: {experiment.title} (`headrace paper report --only {experiment.name}`)"

@@ -24,7 +24,7 @@ def sample(_point: str, _seed: int) -> Sample:
         path, warm_up = (
             spark_nexmark.write_events(place / f"{count}.parquet", count) for count in (EVENTS, WARM_UP)
         )
-        with session(_THREADS, "headrace report") as spark:
+        with session(_THREADS, "headrace paper report") as spark:
             for query in QUERIES:
                 ways = {LAYER: spark_nexmark.by_layer, OWN: spark_nexmark.by_spark}
                 for figure in [*ways] if query in spark_nexmark.OWN else [LAYER]:

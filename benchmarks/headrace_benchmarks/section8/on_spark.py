@@ -27,7 +27,7 @@ def sample(point: str, _seed: int) -> Sample:
 
     with (
         TemporaryDirectory(ignore_cleanup_errors=True) as place,
-        session(_THREADS, "headrace report") as spark,
+        session(_THREADS, "headrace paper report") as spark,
     ):
         found = job_times(spark, point, KEYS, RECORDS, Path(place), tries=TRIES, stops=STOPS)
     values = (

@@ -1,6 +1,6 @@
 """7.2: the CPU time of an update at the watermark authority, with up to 500,000 key intervals, with and without shards.
 
-The measurement is a kernel of `headrace bench kernels` (`headrace_benchmarks.kernels.watermarks`).
+The measurement is a kernel of `headrace paper bench kernels` (`headrace_benchmarks.kernels.watermarks`).
 """
 
 from headrace_benchmarks.kernels.watermarks import CASES, FEW, MANY, SHARDS

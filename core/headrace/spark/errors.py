@@ -162,7 +162,7 @@ class JobStoppedError(UserCodeError):
         self.directory = directory
 
     def _remedy(self) -> str:
-        command = shlex.join(["headrace", "skip", self.directory, self.computation, self.record_id])
+        command = shlex.join(["headrace", "job", "skip", self.directory, self.computation, self.record_id])
         return (
             f"{super()._remedy()}, and deploy again. To send this record to the job's dead letters if it fails again, run first: "
             f"{command}"

@@ -41,7 +41,7 @@ class LiveTimer:
 class KeySlot(msgspec.Struct, eq=False, gc=False):
     """The soft state of one key (6.2): its timers, always; its row, if cached; what waits for it.
 
-    A worker has one for each key that it knows, so that its size is what a key costs (``headrace bench kernels``).
+    A worker has one for each key that it knows, so that its size is what a key costs (``headrace paper bench kernels``).
 
     Attributes:
         key: the key.

@@ -1,6 +1,6 @@
 """All workloads under random plans: no oracle fires, hard cases are reached, and each run is reproducible.
 
-A hundred seeds here, each run twice; the night and ``headrace bench harness`` take more.
+A hundred seeds here, each run twice; the night and ``headrace paper bench harness`` take more.
 """
 
 from pathlib import Path

@@ -219,9 +219,9 @@ def deploy(
             a trigger.
         idle_us: by injector, the time after which its input no longer holds the low watermark if it brings nothing, wall time in
             microseconds; see docs/spark.md for what happens when it comes back.
-        splits: by computation, the numbers of hot key intervals to split in two, in this order; `headrace state` shows how many
-            records each has had. The first split moves half of an interval's keys to a new one, number ``intervals``, the second
-            to the next. A change divides the keys anew, as one of ``intervals`` does.
+        splits: by computation, the numbers of hot key intervals to split in two, in this order; `headrace job state` shows how
+            many records each has had. The first split moves half of an interval's keys to a new one, number ``intervals``, the
+            second to the next. A change divides the keys anew, as one of ``intervals`` does.
 
     Raises:
         SparkHostError: inputs and injectors do not match, the directory belongs to another job, or the pipeline uses a feature
@@ -245,7 +245,7 @@ def deploy(
     spark = frame_of(next(iter(inputs.values()))).sparkSession
     if not has_driver(spark):
         problem = "deploy needs the driver in this process for its sinks, but this is a Spark Connect session"
-        remedy = "Use attach and write its outputs with Spark's own sinks, or run the script with headrace spark-submit"
+        remedy = "Use attach and write its outputs with Spark's own sinks, or run the script with headrace job submit"
         raise SparkHostError(problem, remedy)
     settings = Settings(
         spark=spark,

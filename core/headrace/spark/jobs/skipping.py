@@ -44,7 +44,7 @@ _decode = msgspec.json.Decoder(_Skipped).decode
 
 
 def skip_record(directory: str | Path, computation: str, record_id: str) -> Place:
-    """Let a job skip a record on which its user code keeps failing: ``headrace skip``.
+    """Let a job skip a record on which its user code keeps failing: ``headrace job skip``.
 
     From the next `deploy`, or the next `Deployment.change` that restarts the computation, the record goes to the job's dead
     letters if it fails again, and has no other effect.
@@ -81,7 +81,9 @@ def skip_record(directory: str | Path, computation: str, record_id: str) -> Plac
 def _directory(directory: str | Path) -> Place:
     if scheme_of(str(directory)) in (None, "file") or isinstance(directory, Path):
         return local_directory("directory", directory)
-    return job_directory(directory, SparkSession.getActiveSession() or session("local[1]", "headrace skip"))
+    return job_directory(
+        directory, SparkSession.getActiveSession() or session("local[1]", "headrace job skip")
+    )
 
 
 def with_skips(directory: Place, pipeline: Pipeline) -> Pipeline:
