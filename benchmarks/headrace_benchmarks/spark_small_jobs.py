@@ -12,7 +12,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.outcomes import check_job
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode, TransformWithState, Watermark
+from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode, TransformWithState, WatermarkStep
 
 INPUT = parse_schema("word STRING, at TIMESTAMP, n INT")
 OUTPUT = parse_schema("word STRING, n LONG")
@@ -97,7 +97,7 @@ class SmallJob:
     def spark_job(self) -> SparkJob:
         """Return the job."""
         step = TransformWithState(self.processor(), ("word",), OUTPUT, OutputMode.APPEND, self.mode)
-        return SparkJob(INPUT).then(Watermark("at", 0, INPUT)).then(step)
+        return SparkJob(INPUT).then(WatermarkStep("at", 0, INPUT)).then(step)
 
 
 JOBS = {

@@ -18,7 +18,7 @@ from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.explain.descriptions import describe_fields, plan_lines, titles
 from headrace_properties.search.judging import by_cause
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.run_error import RunError, Stop
+from headrace_properties.search.run_error import RunError, StopCause
 from headrace_properties.user_code.comparison import OutputComparison
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
@@ -148,7 +148,7 @@ def print_error(console: Console, error: RunError, *, sound: bool) -> None:
     """Print the error that stopped a run. ``sound``: on the sound protocol, where a failed assertion is a bug of ours."""
     print_heading(console, "The run stopped")
     print_lines(console, str(error), indent=2)
-    if sound and error.stop is Stop.DEFECT:
+    if sound and error.stop is StopCause.DEFECT:
         print_text(console, "This is a bug in Headrace itself, not in your code.", indent=2)
 
 

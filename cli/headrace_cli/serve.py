@@ -61,7 +61,7 @@ def serve(
     wrong options), nor if another driver has taken over.
     """
     with tidy_errors():
-        from headrace.spark.jobs.supervision import Phase, RestartPolicy, Supervisor  # noqa: PLC0415  needs PySpark
+        from headrace.spark.jobs.supervision import RestartPolicy, Supervisor, SupervisorPhase  # noqa: PLC0415  needs PySpark
 
         start = _function(target)
         policy = RestartPolicy(restarts, round(first_delay * 1e6), round(longest_delay * 1e6))
@@ -70,7 +70,7 @@ def serve(
             with endpoints(host, port, supervisor.status) as listening:
                 _say(f"{target}: http://{host}:{listening} has /healthz, /readyz and /metrics")
                 ended = supervisor.run()
-    if ended.phase is Phase.FAILED:
+    if ended.phase is SupervisorPhase.FAILED:
         if not isinstance(ended.error, HeadraceError) and ended.error is not None:
             raise ended.error  # with its traceback: it is the user's, or our own bug
         raise typer.Exit(ExitCode.VIOLATED)

@@ -32,7 +32,7 @@ from headrace_sim.endpoints.node import Node
 from headrace_sim.kernel import Kernel
 from headrace_sim.options import ClusterOptions
 from headrace_sim.steps import Does, Step
-from headrace_sim.wires.departures import Flight, Parcel
+from headrace_sim.wires.departures import Flight, InFlightMessage
 
 
 class Delay(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -377,13 +377,13 @@ _REPEATED = (m.Report, m.InjectorReport, m.Watermarks, m.JournalWatermarks)
 _ROUTINE_EVENTS = (Reported, InjectorReported, Published, KeysSampled)
 
 _Link = type | None
-"""What a latency depends on: the type of the store's reply, `Parcel` for the way there, `Flight` for any other message."""
+"""What a latency depends on: the type of the store's reply, `InFlightMessage` on the way there, else `Flight`."""
 
 
 def _is_news(event: Any) -> bool:
     """Return whether an event is a message that is not routine."""
     sent = event if isinstance(event, Flight) else event.argument
-    return isinstance(sent, Flight | Parcel) and not isinstance(sent.message, _ROUTINE + _REPEATED)
+    return isinstance(sent, Flight | InFlightMessage) and not isinstance(sent.message, _ROUTINE + _REPEATED)
 
 
 def _what(event: Any) -> tuple[str, str, str, Any]:
@@ -391,7 +391,7 @@ def _what(event: Any) -> tuple[str, str, str, Any]:
     if isinstance(event, Flight):
         return event.target.address, event.source.address, type(event.message).__name__, event.message
     argument = event.argument
-    if isinstance(argument, Parcel):
+    if isinstance(argument, InFlightMessage):
         message = argument.message
         to = OUTSIDE_ADDRESS if isinstance(message, m.Deliver) else m.STORE
         return to, argument.source.address, type(message).__name__, message
@@ -414,14 +414,16 @@ def _cause(event: Any) -> int | None:
     if isinstance(event, Flight):
         return event.cause
     argument = event.argument
-    cause: int | None = argument.cause if isinstance(argument, Parcel) else argument[-1]
+    cause: int | None = argument.cause if isinstance(argument, InFlightMessage) else argument[-1]
     return cause
 
 
 def _link(event: Any) -> _Link:
-    if isinstance(event, Flight) or isinstance(event.argument, Parcel):
+    if isinstance(event, Flight) or isinstance(event.argument, InFlightMessage):
         parcel = event if isinstance(event, Flight) else event.argument
-        return Flight if isinstance(event, Flight) or isinstance(parcel.message, m.Deliver) else Parcel
+        return (
+            Flight if isinstance(event, Flight) or isinstance(parcel.message, m.Deliver) else InFlightMessage
+        )
     return type(event.argument[1])
 
 
@@ -459,7 +461,7 @@ def _slack_of(options: ClusterOptions) -> dict[_Link, int]:
         m.Collected: slack_us("store_scan"),
     }
     replies: dict[_Link, int] = {reply: way_us + others.get(reply, write_us) for reply in _REPLIES}
-    return replies | {Flight: slack_us("link"), Parcel: way_us}
+    return replies | {Flight: slack_us("link"), InFlightMessage: way_us}
 
 
 def _interval(name: str, distribution: Distribution) -> tuple[int, int]:

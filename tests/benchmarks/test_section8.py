@@ -9,7 +9,7 @@ import pytest
 from headrace import SECOND, Productions
 from headrace_benchmarks.section8 import fitting
 from headrace_benchmarks.section8.calibration import CALIBRATION, Calibration
-from headrace_benchmarks.section8.experiment import FULL, QUICK, Sample, Size, rows_of
+from headrace_benchmarks.section8.experiment import FULL, QUICK, RunSample, Size, rows_of
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
 from headrace_benchmarks.section8.lagging import STAGES, lags_us
 from headrace_benchmarks.section8.markdown import FITTED, render
@@ -123,8 +123,8 @@ def test_every_figure_of_the_report_is_reproducible(report: Report) -> None:
 
 def test_a_report_is_read_as_it_was_written(report: Report) -> None:
     runs = (
-        Sample("a", 0, (("a", "mean", 1.5), ("b", "mean", 7.0), ("a", "95 %", 2.5)), {3: 1, 5: 2}),
-        Sample("a", 1, (("a", "mean", 2.5), ("b", "mean", 8.0), ("a", "95 %", 3.5)), {4: 1, 5: 3}),
+        RunSample("a", 0, (("a", "mean", 1.5), ("b", "mean", 7.0), ("a", "95 %", 2.5)), {3: 1, 5: 2}),
+        RunSample("a", 1, (("a", "mean", 2.5), ("b", "mean", 8.0), ("a", "95 %", 3.5)), {4: 1, 5: 3}),
     )
     measured = Measured("figure-13", 2, runs, plot_sha256="00")
     both = msgspec.structs.replace(report, measured=(*report.measured, measured))
@@ -245,9 +245,9 @@ def test_whatever_has_an_interval_has_at_least_20_seeds() -> None:
 
 def test_a_row_has_the_runs_of_its_point_only() -> None:
     samples = [
-        Sample("a", 0, (("a", "mean", 1.0),)),
-        Sample("b", 0, (("b", "mean", 5.0),)),
-        Sample("a", 1, (("a", "mean", 3.0),)),
+        RunSample("a", 0, (("a", "mean", 1.0),)),
+        RunSample("b", 0, (("b", "mean", 5.0),)),
+        RunSample("a", 1, (("a", "mean", 3.0),)),
     ]
     assert [(row.point, row.value.mean) for row in rows_of(samples)] == [("a", 2.0), ("b", 5.0)]
 
@@ -263,7 +263,7 @@ CLOSED = "5 stages", "closed form, %"
 def made_up(name: str, values: dict[tuple[str, str], float]) -> Report:
     """A report without actual runs; two seeds, which agree."""
     samples = tuple(
-        Sample("somewhere", seed, tuple((*place, value) for place, value in values.items()))
+        RunSample("somewhere", seed, tuple((*place, value) for place, value in values.items()))
         for seed in range(2)
     )
     measured = Measured(name, 2, samples)

@@ -19,7 +19,7 @@ from pyspark import SparkContext
 
 from headrace import MINUTE, SECOND, ComputationProgress, OptionsError
 from headrace.spark import DriverReplacedError, JobStoppedError, QueryFailedError
-from headrace.spark.jobs.supervision import Phase, RestartPolicy, Status, Supervisor
+from headrace.spark.jobs.supervision import RestartPolicy, Status, Supervisor, SupervisorPhase
 from headrace_cli._endpoints import answer, endpoints, metrics_text
 from tests.cli.rig import Run
 
@@ -54,7 +54,7 @@ class Story:
 
     def __init__(self, *endings: Ending, policy: RestartPolicy = QUICK) -> None:
         self.jobs: list[Job] = []
-        self.phases: list[Phase] = []
+        self.phases: list[SupervisorPhase] = []
         self._endings = iter(endings)
         self._stop = False
         self.supervisor = Supervisor(
@@ -74,15 +74,19 @@ class Story:
 def test_a_failing_job_is_restarted_until_told_to_stop() -> None:
     story = Story(FAILED, OSError("Java is gone"), "stopped")
     ended = story.supervisor.run()
-    assert (ended.phase, ended.restarts, ended.progress) == (Phase.STOPPED, 3, PROGRESS)
-    assert story.phases == [*[Phase.RUNNING, Phase.WAITING, Phase.STARTING] * 3, Phase.RUNNING, Phase.STOPPED]
+    assert (ended.phase, ended.restarts, ended.progress) == (SupervisorPhase.STOPPED, 3, PROGRESS)
+    assert story.phases == [
+        *[SupervisorPhase.RUNNING, SupervisorPhase.WAITING, SupervisorPhase.STARTING] * 3,
+        SupervisorPhase.RUNNING,
+        SupervisorPhase.STOPPED,
+    ]
     assert all(job.stops for job in story.jobs)
 
 
 def test_it_gives_up_after_too_many_failures_in_a_row() -> None:
     story = Story(*[FAILED] * 9)
     ended = story.supervisor.run()
-    assert (ended.phase, ended.restarts, ended.error) == (Phase.FAILED, 3, FAILED)
+    assert (ended.phase, ended.restarts, ended.error) == (SupervisorPhase.FAILED, 3, FAILED)
     well = RestartPolicy(most=3, first_delay_us=0, well_after_us=0)  # a job that has run at all was healthy
     assert Story(*[FAILED] * 9, policy=well).supervisor.run().restarts == 9
 
@@ -97,7 +101,7 @@ def test_it_gives_up_after_too_many_failures_in_a_row() -> None:
 )
 def test_an_error_that_a_restart_would_repeat_is_final(error: Exception) -> None:
     ended = Story(error).supervisor.run()
-    assert (ended.phase, ended.restarts, ended.error) == (Phase.FAILED, 0, error)
+    assert (ended.phase, ended.restarts, ended.error) == (SupervisorPhase.FAILED, 0, error)
 
 
 def test_each_start_finds_no_spark_even_if_the_previous_one_cannot_be_stopped(
@@ -118,7 +122,7 @@ def test_each_start_finds_no_spark_even_if_the_previous_one_cannot_be_stopped(
         return Job(ConnectionRefusedError())
 
     policy = RestartPolicy(most=1, first_delay_us=0)
-    assert Supervisor(start, policy, should_stop=lambda: False).run().phase is Phase.FAILED
+    assert Supervisor(start, policy, should_stop=lambda: False).run().phase is SupervisorPhase.FAILED
     assert found == [None, None]
     others = Context()
     monkeypatch.setattr(SparkContext, "_active_spark_context", others)
@@ -132,9 +136,9 @@ def test_a_stop_ends_the_wait_for_a_restart() -> None:
         lambda: Job(FAILED),
         RestartPolicy(first_delay_us=60 * MINUTE, longest_delay_us=60 * MINUTE),
         should_stop=asked.is_set,
-        on_change=lambda status, _: asked.set() if status.phase is Phase.WAITING else None,
+        on_change=lambda status, _: asked.set() if status.phase is SupervisorPhase.WAITING else None,
     )
-    assert supervisor.run().phase is Phase.STOPPED
+    assert supervisor.run().phase is SupervisorPhase.STOPPED
 
 
 def test_a_policy_with_a_negative_time_is_refused() -> None:
@@ -152,28 +156,28 @@ def get(port: int, path: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("phase", "healthz", "readyz"),
     [
-        (Phase.STARTING, 200, 503),
-        (Phase.RUNNING, 200, 200),
-        (Phase.WAITING, 200, 503),
-        (Phase.STOPPED, 503, 503),
-        (Phase.FAILED, 503, 503),
+        (SupervisorPhase.STARTING, 200, 503),
+        (SupervisorPhase.RUNNING, 200, 200),
+        (SupervisorPhase.WAITING, 200, 503),
+        (SupervisorPhase.STOPPED, 503, 503),
+        (SupervisorPhase.FAILED, 503, 503),
     ],
 )
-def test_probes(phase: Phase, healthz: int, readyz: int) -> None:
+def test_probes(phase: SupervisorPhase, healthz: int, readyz: int) -> None:
     status = Status(phase, 1, FAILED)
     assert [answer(path, status)[0] for path in ("/healthz", "/readyz")] == [healthz, readyz]
     assert "a disk was slow" in answer("/readyz", status)[2]
 
 
 def test_endpoints_answer_over_http() -> None:
-    with endpoints("127.0.0.1", 0, lambda: Status(Phase.RUNNING)) as port:
+    with endpoints("127.0.0.1", 0, lambda: Status(SupervisorPhase.RUNNING)) as port:
         assert get(port, "/readyz?verbose") == (200, "running\n")
         assert get(port, "/metrics")[0] == 200
         assert get(port, "/other")[0] == 404
 
 
 def test_metrics_are_in_prometheus_format() -> None:
-    text = metrics_text(Status(Phase.RUNNING, 2, FAILED, PROGRESS))
+    text = metrics_text(Status(SupervisorPhase.RUNNING, 2, FAILED, PROGRESS))
     assert text.startswith(
         "# HELP headrace_up Whether the job runs\n# TYPE headrace_up gauge\nheadrace_up 1\n"
     )

@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace import SECOND, Computation, Context, OptionsError, Pipeline, Record, Timer
 from headrace.spark import Input, deploy
 from headrace.spark.jobs.driven_clock import DrivenClock
-from headrace.spark.sources.wall_clock import Clock, ClockReader
+from headrace.spark.sources.wall_clock import ClockReader, WallTimerCheck
 from headrace_sim import FeedBuilder
 from tests.spark.microbatches import Query, query
 
-NO_LIMIT = ClockReader(Clock(1)).getDefaultReadLimit()
+NO_LIMIT = ClockReader(WallTimerCheck(1)).getDefaultReadLimit()
 
 
 class Times:
@@ -52,7 +52,7 @@ def alarms() -> Pipeline:
 class Source:
     """A clock as Spark asks it: offsets, and the ticks between them."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: WallTimerCheck) -> None:
         self.reader = ClockReader(clock)
         self.offset = self.reader.initialOffset()
 
@@ -64,7 +64,7 @@ class Source:
 
 
 def test_a_clock_without_a_driver_ticks_at_each_look_also_above_a_second(times: Times) -> None:
-    source = Source(Clock(60 * SECOND))
+    source = Source(WallTimerCheck(60 * SECOND))
     assert [source.ticks(), source.ticks()] == [True, False]
     times.now_us += 60 * SECOND - 1
     assert not source.ticks()
@@ -111,7 +111,7 @@ def test_a_tick_that_is_asked_for_comes_at_once_and_shows_in_all_later_offsets(t
 
 def test_a_clock_needs_time_between_two_looks() -> None:
     with pytest.raises(OptionsError, match="clock_us=0: expected at least 1"):
-        Clock(0)
+        WallTimerCheck(0)
 
 
 # On Spark

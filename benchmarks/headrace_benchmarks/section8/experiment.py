@@ -13,7 +13,7 @@ from headrace_benchmarks.figures import is_there
 from headrace_benchmarks.section8.statistics import Interval, interval
 
 
-class Sample(msgspec.Struct, frozen=True):
+class RunSample(msgspec.Struct, frozen=True):
     """The result of one run.
 
     Attributes:
@@ -29,10 +29,10 @@ class Sample(msgspec.Struct, frozen=True):
     values: tuple[tuple[str, str, float], ...]
     counts: dict[int, int] = {}
 
-    def rounded(self) -> "Sample":
+    def rounded(self) -> "RunSample":
         """Round the figures to the seven significant digits that a report stores, far more than any table shows.
 
-        >>> Sample("20 CPUs", 0, (("20 CPUs", "mean", 8.527927795337812),)).rounded().values
+        >>> RunSample("20 CPUs", 0, (("20 CPUs", "mean", 8.527927795337812),)).rounded().values
         (('20 CPUs', 'mean', 8.527928),)
         """
         values = tuple([(point, figure, float(f"{value:.7g}")) for point, figure, value in self.values])
@@ -87,7 +87,7 @@ class Experiment:
     title: str
     points: tuple[str, ...]
     quick: tuple[str, ...]
-    sample: Callable[[str, int], Sample]
+    sample: Callable[[str, int], RunSample]
     remark: str
     unit: str = ""
     wall: bool = False
@@ -108,7 +108,7 @@ class Experiment:
         return 1 if self.wall else size.seeds
 
 
-def rows_of(samples: Sequence[Sample]) -> list[Row]:
+def rows_of(samples: Sequence[RunSample]) -> list[Row]:
     """Return the figures over all seeds, in the order of the samples' values."""
     found: dict[tuple[str, str], list[float]] = {}
     for sample in samples:

@@ -21,7 +21,7 @@ from headrace_benchmarks.section8 import (
     strong_weak,
 )
 from headrace_benchmarks.section8.calibration import CALIBRATION
-from headrace_benchmarks.section8.experiment import Experiment, Sample
+from headrace_benchmarks.section8.experiment import Experiment, RunSample
 from headrace_benchmarks.section8.lagging import CPUS, STAGES, lags_us
 from headrace_benchmarks.section8.paper import MORE, STRONG, WEAK
 from headrace_benchmarks.section8.sorting import Sorting, latencies_us
@@ -55,7 +55,7 @@ _SETTINGS = {
 _SIZES = {f"{cpus} CPUs": Sorting(cpus=cpus) for cpus in (20, 50, 100, 200, 400, 1_000, 2_000)}
 
 
-def _sample_latencies(point: str, sorting: Sorting, seed: int) -> tuple[Sample, list[int]]:
+def _sample_latencies(point: str, sorting: Sorting, seed: int) -> tuple[RunSample, list[int]]:
     found = latencies_us(sorting, CALIBRATION, seed)
     values = {
         "median": float(quantile(found, 0.5)),
@@ -64,16 +64,16 @@ def _sample_latencies(point: str, sorting: Sorting, seed: int) -> tuple[Sample, 
         "99 %": float(quantile(found, 0.99)),
     }
     in_ms = tuple((point, figure, us / MILLISECOND) for figure, us in values.items())
-    return Sample(point, seed, in_ms), found
+    return RunSample(point, seed, in_ms), found
 
 
-def sample_figure_13(point: str, seed: int) -> Sample:
+def sample_figure_13(point: str, seed: int) -> RunSample:
     """Run one setting of Figure 13."""
     sample, found = _sample_latencies(point, _SETTINGS[point], seed)
     return msgspec.structs.replace(sample, counts=dict(sorted(Counter(map(bin_of, found)).items())))
 
 
-def sample_figure_14(point: str, seed: int) -> Sample:
+def sample_figure_14(point: str, seed: int) -> RunSample:
     """Run one size of Figure 14."""
     return _sample_latencies(point, _SIZES[point], seed)[0]
 
@@ -84,9 +84,9 @@ _POLLS = 10
 """Choice: few per run, since processes keep their periods to the microsecond, so the polls of one run are much alike."""
 
 
-def sample_figure_15(point: str, seed: int) -> Sample:
+def sample_figure_15(point: str, seed: int) -> RunSample:
     """Run Figure 15's pipeline."""
-    return Sample(point, seed, tuple(_lags(lags_us(CALIBRATION, seed, polls=_POLLS))))
+    return RunSample(point, seed, tuple(_lags(lags_us(CALIBRATION, seed, polls=_POLLS))))
 
 
 def _lags(found: dict[str, list[int]]) -> Iterator[tuple[str, str, float]]:

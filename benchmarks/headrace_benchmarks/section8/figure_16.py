@@ -5,7 +5,7 @@ from statistics import correlation
 
 from headrace import Eviction
 from headrace_benchmarks.section8.caching import COSTS, Buffering, load_of
-from headrace_benchmarks.section8.experiment import Experiment, Sample
+from headrace_benchmarks.section8.experiment import Experiment, RunSample
 from headrace_benchmarks.section8.paper import FACTOR, STRAIGHT
 
 PAPER_MB = 550
@@ -20,7 +20,7 @@ STRAIGHT_POINTS = tuple(point for point in _POINTS if point.startswith("by bound
 _WORKING_SET_BYTES = Buffering(cache_part=1.0).working_set_bytes
 
 
-def sample(point: str, seed: int) -> Sample:
+def sample(point: str, seed: int) -> RunSample:
     """Run one policy with one load at each cache size."""
     found = {part: load_of(_buffering(point, part), seed).cpu_us for part in _PARTS}
     percent = [(place_of(part), point, 100 * cpu_us / found[0.0]) for part, cpu_us in found.items()]
@@ -29,7 +29,7 @@ def sample(point: str, seed: int) -> Sample:
     if point in STRAIGHT_POINTS:
         straight = correlation(rising, [found[part] for part in rising]) ** 2
         values.append((STRAIGHT, point, straight))
-    return Sample(point, seed, tuple(values))
+    return RunSample(point, seed, tuple(values))
 
 
 def place_of(part: float) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from headrace import MILLISECOND, SECOND, Computation, Context, EngineOptions, Pipeline, Record, Timer
 from headrace.history import Applied, Executed, History, Injected
 from headrace_benchmarks.section8.calibration import CALIBRATION
-from headrace_benchmarks.section8.experiment import Experiment, Sample
+from headrace_benchmarks.section8.experiment import Experiment, RunSample
 from headrace_benchmarks.section8.paper import BUSIEST
 from headrace_sim import ClusterOptions, Feed, FeedBuilder, simulate
 
@@ -54,12 +54,12 @@ class PartialCount(Count):
         context.clear_state()
 
 
-def sample(point: str, seed: int, *, for_us: int = _FOR_US) -> Sample:
+def sample(point: str, seed: int, *, for_us: int = _FOR_US) -> RunSample:
     """Run one share of the hot key; ``for_us``: time for which records come, simulated microseconds."""
     pipeline = _two_phases() if point == TWO_PHASES else _one_phase()
     share = int(point.partition(" ")[0]) / 100
     history = simulate(pipeline, _feed(pipeline, share, seed, for_us), options=_cluster(), seed=seed)
-    return Sample(point, seed, tuple((point, *figure) for figure in _figures(history)))
+    return RunSample(point, seed, tuple((point, *figure) for figure in _figures(history)))
 
 
 def _figures(history: History) -> Iterator[tuple[str, float]]:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from headrace_benchmarks.section8.experiment import Experiment, Sample
+from headrace_benchmarks.section8.experiment import Experiment, RunSample
 
 EVENTS, WARM_UP = 20_000, 200
 LAYER, OWN = "Headrace, events/s", "Spark's operators, events/s"
 _THREADS = "local[2]"
 
 
-def sample(_point: str, _seed: int) -> Sample:
+def sample(_point: str, _seed: int) -> RunSample:
     """Measure all queries, in one session."""
     from headrace.spark import session  # noqa: PLC0415  an extra
     from headrace_benchmarks import spark_nexmark  # noqa: PLC0415  imports PySpark
@@ -32,7 +32,7 @@ def sample(_point: str, _seed: int) -> Sample:
                     yield _row(query), figure, rate
 
     with TemporaryDirectory(ignore_cleanup_errors=True) as place:
-        return Sample("queries", 0, tuple(measured(Path(place))))
+        return RunSample("queries", 0, tuple(measured(Path(place))))
 
 
 def _row(query: str) -> str:

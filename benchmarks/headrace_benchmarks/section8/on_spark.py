@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from headrace import MILLISECOND
-from headrace_benchmarks.section8.experiment import Experiment, Sample
+from headrace_benchmarks.section8.experiment import Experiment, RunSample
 
 KEYS, RECORDS, TRIES, STOPS = 10_000, 500_000, 20, 5
 THROUGHPUT, LATENCY, RECOVERY = "records/s", "latency, ms", "recovery, ms"
@@ -20,7 +20,7 @@ JOBS = (
 """Names in `headrace_benchmarks.spark_beside.JOBS`."""
 
 
-def sample(point: str, _seed: int) -> Sample:
+def sample(point: str, _seed: int) -> RunSample:
     """Measure one job."""
     from headrace.spark import session  # noqa: PLC0415  an extra
     from headrace_benchmarks.spark_beside import job_times  # noqa: PLC0415  imports PySpark
@@ -36,7 +36,7 @@ def sample(point: str, _seed: int) -> Sample:
         (point, "longest latency, ms", max(found.latencies_us) / MILLISECOND),
         (point, RECOVERY, found.recovery_us / MILLISECOND),
     )
-    return Sample(point, 0, values)
+    return RunSample(point, 0, values)
 
 
 EXPERIMENT = Experiment(

@@ -13,7 +13,7 @@ import msgspec
 from headrace import SECOND, Computation, Context, Pipeline, Record
 from headrace.history import Applied, History, Injected, IntervalMinted, ScanEnded
 from headrace_benchmarks.section8.calibration import CALIBRATION
-from headrace_benchmarks.section8.experiment import Experiment, Sample
+from headrace_benchmarks.section8.experiment import Experiment, RunSample
 from headrace_benchmarks.section8.statistics import quantile
 from headrace_sim import ClusterOptions, FaultSchedule, Feed, FeedBuilder, simulate
 from headrace_sim.faults import Crash
@@ -121,14 +121,14 @@ def figures_of(history: History) -> Iterator[tuple[str, float]]:
     yield EARLY, 100 * fmean(applied[id_] < ended_us for id_ in waited)
 
 
-def sample(point: str, seed: int) -> Sample:
+def sample(point: str, seed: int) -> RunSample:
     """Run one size of the interval, both ways."""
     keys = int(point.partition(" ")[0].replace(",", ""))
     values: list[tuple[str, str, float]] = []
     for way in (WAITS, ASYNCHRONOUS):
         history = run_recovery(keys, seed, asynchronous=way == ASYNCHRONOUS)
         values += [(f"{point}, {way}", figure, value) for figure, value in figures_of(history)]
-    return Sample(point, seed, tuple(values))
+    return RunSample(point, seed, tuple(values))
 
 
 _POINTS = ("100 keys", "400 keys", "1,600 keys", "6,400 keys")

@@ -18,7 +18,7 @@ import msgspec
 
 from headrace.api.json_text import read_json
 from headrace_benchmarks.section8.calibration import CALIBRATION
-from headrace_benchmarks.section8.experiment import Row, Sample, Size, rows_of
+from headrace_benchmarks.section8.experiment import Row, RunSample, Size, rows_of
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
 from headrace_properties.search.parallel import spread
 
@@ -56,7 +56,7 @@ class Measured(msgspec.Struct, frozen=True):
 
     name: str
     seeds: int
-    samples: tuple[Sample, ...]
+    samples: tuple[RunSample, ...]
     plot_sha256: str = ""
 
     @property
@@ -133,14 +133,14 @@ class _StoredReport(msgspec.Struct, frozen=True):
     measured: tuple[_StoredMeasured, ...]
 
 
-def _columns(samples: Sequence[Sample]) -> tuple[_StoredPoint, ...]:
-    by_point: dict[str, list[Sample]] = {}
+def _columns(samples: Sequence[RunSample]) -> tuple[_StoredPoint, ...]:
+    by_point: dict[str, list[RunSample]] = {}
     for sample in samples:
         by_point.setdefault(sample.point, []).append(sample)
     return tuple(_stored_point(point, runs) for point, runs in by_point.items())
 
 
-def _stored_point(point: str, runs: Sequence[Sample]) -> _StoredPoint:
+def _stored_point(point: str, runs: Sequence[RunSample]) -> _StoredPoint:
     figures = []
     for values in zip(*[run.values for run in runs], strict=True):
         place, figure, _ = values[0]
@@ -153,7 +153,7 @@ def _stored_point(point: str, runs: Sequence[Sample]) -> _StoredPoint:
     return _StoredPoint(point, tuple(figures), counts)
 
 
-def _samples(stored: _StoredMeasured) -> tuple[Sample, ...]:
+def _samples(stored: _StoredMeasured) -> tuple[RunSample, ...]:
     for point in stored.points:
         if {len(values) for values in (*[of for _, _, of in point.figures], *point.counts.values())} != {
             stored.seeds
@@ -164,9 +164,9 @@ def _samples(stored: _StoredMeasured) -> tuple[Sample, ...]:
     return tuple(_sample(point, seed) for seed in range(stored.seeds) for point in stored.points)
 
 
-def _sample(stored: _StoredPoint, seed: int) -> Sample:
+def _sample(stored: _StoredPoint, seed: int) -> RunSample:
     values = tuple((place, figure, values[seed]) for place, figure, values in stored.figures)
-    return Sample(
+    return RunSample(
         stored.point, seed, values, {number: of[seed] for number, of in stored.counts.items() if of[seed]}
     )
 
@@ -185,7 +185,7 @@ def measure(
     tasks = [(name, *task) for name in names for task in EXPERIMENTS[name].tasks(size)]
     alone = [task for task in tasks if EXPERIMENTS[task[0]].wall]
     together = [task for task in tasks if task not in alone]
-    found: dict[tuple[str, str, int], Sample] = {}
+    found: dict[tuple[str, str, int], RunSample] = {}
     for done, (task, sample) in enumerate(chain(_run_all(together, jobs), _run_all(alone, 1)), 1):
         found[task] = sample
         on_run(done, len(tasks), task[0])
@@ -236,12 +236,12 @@ def sha256(data: bytes) -> str:
 _Task = tuple[str, str, int]
 
 
-def _run_all(tasks: Sequence[_Task], jobs: int) -> Iterator[tuple[_Task, Sample]]:
+def _run_all(tasks: Sequence[_Task], jobs: int) -> Iterator[tuple[_Task, RunSample]]:
     """Run tasks in any order; their results do not depend on it."""
     if tasks:
         yield from spread(_run, tasks, jobs)
 
 
-def _run(task: _Task) -> tuple[_Task, Sample]:
+def _run(task: _Task) -> tuple[_Task, RunSample]:
     name, point, seed = task
     return task, EXPERIMENTS[name].sample(point, seed).rounded()

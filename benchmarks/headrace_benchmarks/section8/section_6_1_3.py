@@ -13,7 +13,7 @@ from headrace_benchmarks.section8.deep import (
     closed_form,
     run_deep,
 )
-from headrace_benchmarks.section8.experiment import Experiment, Sample
+from headrace_benchmarks.section8.experiment import Experiment, RunSample
 from headrace_benchmarks.section8.paper import CHANCE
 from headrace_benchmarks.section8.statistics import quantile
 from headrace_properties.search.strong_weak import Way
@@ -29,7 +29,7 @@ WAYS = (
 _POINTS = ("1 stage", *(f"{stages} stages" for stages in range(2, 9)))
 
 
-def sample(point: str, seed: int) -> Sample:
+def sample(point: str, seed: int) -> RunSample:
     """Run one depth in each combination, with the same failures."""
     stages = int(point.split(maxsplit=1)[0])
     found = {way.name: run_deep(Depth(stages, way), seed) for way in WAYS}
@@ -38,7 +38,7 @@ def sample(point: str, seed: int) -> Sample:
         (point, CHANCE, 100 * chance_to_meet_a_failure(stages, seed)),
         (point, CLOSED_FORM, 100 * closed_form(stages)),
     ]
-    return Sample(point, seed, tuple(values))
+    return RunSample(point, seed, tuple(values))
 
 
 def _figures(found: Found) -> Iterator[tuple[str, float]]:

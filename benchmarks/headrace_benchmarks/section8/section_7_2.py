@@ -4,7 +4,7 @@ The measurement is a kernel of `headrace paper bench kernels` (`headrace_benchma
 """
 
 from headrace_benchmarks.kernels.watermarks import CASES, FEW, MANY, SHARDS
-from headrace_benchmarks.section8.experiment import Experiment, Sample
+from headrace_benchmarks.section8.experiment import Experiment, RunSample
 from headrace_benchmarks.section8.paper import USUAL
 
 _UPDATES = 100_000
@@ -15,11 +15,11 @@ _POINTS = tuple(
 )
 
 
-def sample(point: str, _seed: int) -> Sample:
+def sample(point: str, _seed: int) -> RunSample:
     """Measure one number of intervals and shards."""
     intervals, shards = (int(part.split(maxsplit=1)[0].replace(",", "")) for part in point.split(", "))
     rates = {name: measure(intervals, shards, _UPDATES) for name, measure in CASES.items()}
-    return Sample(point, 0, tuple((point, _figure(name), 1e6 / rate) for name, rate in rates.items()))
+    return RunSample(point, 0, tuple((point, _figure(name), 1e6 / rate) for name, rate in rates.items()))
 
 
 def _figure(case: str) -> str:

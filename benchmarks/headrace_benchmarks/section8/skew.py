@@ -12,7 +12,7 @@ from statistics import correlation
 from headrace import HOUR, MILLISECOND, MINUTE, SECOND, Computation, Context, Pipeline, Record, Timer
 from headrace.history import Applied, History, Injected, Output, Published
 from headrace.wire.effects import SourceRecord
-from headrace_benchmarks.section8.experiment import Experiment, Sample
+from headrace_benchmarks.section8.experiment import Experiment, RunSample
 from headrace_benchmarks.section8.paper import PROPORTIONAL
 from headrace_sim import ClusterOptions, Feed, FeedBuilder, simulate
 
@@ -50,7 +50,7 @@ class Skewed:
     windows: int
 
 
-class Window(Computation):
+class WindowSize(Computation):
     """Buffers the records of each window, and produces their number once the watermark has passed the window's end."""
 
     def process_record(self, context: Context, record: Record) -> None:
@@ -69,7 +69,7 @@ def run_skewed(hours: int, limit_us: int | None, seed: int) -> Skewed:
     pipeline = Pipeline("skew")
     pipeline.injector("prompt", skew_limit_us=limit_us)
     pipeline.injector("behind", skew_limit_us=limit_us)
-    pipeline.add(Window(), name="windows of both", inputs=["prompt", "behind"], outputs=["windows"])
+    pipeline.add(WindowSize(), name="windows of both", inputs=["prompt", "behind"], outputs=["windows"])
     feed = _feed(pipeline, hours, seed)
     history = simulate(pipeline, feed, options=ClusterOptions(), seed=seed)
     arrivals = [entry.at_us for entry in feed.entries if isinstance(entry.event, SourceRecord)]
@@ -140,7 +140,7 @@ def _waiting(arrivals: Sequence[int], history: History) -> Iterator[int]:
         yield waiting
 
 
-def sample(point: str, seed: int) -> Sample:
+def sample(point: str, seed: int) -> RunSample:
     """Run each number of hours, with or without the limit."""
     found = {hours: run_skewed(hours, LIMIT_US if point == LIMITED else None, seed) for hours in _HOURS}
     values: list[tuple[str, str, float]] = []
@@ -154,7 +154,7 @@ def sample(point: str, seed: int) -> Sample:
     if point == UNLIMITED:
         buffered = [skewed.buffered_bytes for skewed in found.values()]
         values.append((point, PROPORTIONAL, correlation(_HOURS, buffered) ** 2))
-    return Sample(point, seed, tuple(values))
+    return RunSample(point, seed, tuple(values))
 
 
 EXPERIMENT = Experiment(

@@ -11,7 +11,7 @@ from statistics import median
 
 from headrace import HOUR, MILLISECOND, SECOND, Computation, Context, Pipeline, Record, Timer
 from headrace_benchmarks.section8.calibration import CALIBRATION
-from headrace_benchmarks.section8.experiment import Experiment, Sample
+from headrace_benchmarks.section8.experiment import Experiment, RunSample
 from headrace_benchmarks.section8.paper import TWO_VALUES, WALL_TIME
 from headrace_properties.search.strong_weak import Account, compare
 from headrace_scenarios import wall_clock
@@ -99,7 +99,7 @@ CODES = {
 }
 
 
-def sample(point: str, seed: int) -> Sample:
+def sample(point: str, seed: int) -> RunSample:
     """Run one code in each combination, once without faults, and then under the same fault schedules."""
     code = CODES[point]
     accounts = compare(
@@ -113,7 +113,7 @@ def sample(point: str, seed: int) -> Sample:
     values = [
         (f"{point}, {account.way.name}", *figure) for account in accounts for figure in _figures(account)
     ]
-    return Sample(point, seed, tuple(values))
+    return RunSample(point, seed, tuple(values))
 
 
 def _figures(account: Account) -> Iterator[tuple[str, float]]:

@@ -26,7 +26,7 @@ from headrace.dataflow.triggers import goes_by_arrival
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Read:
+class ReadNode:
     """An input stream: see `read`."""
 
     stream: str
@@ -105,11 +105,11 @@ class Enriched:
     name: str
 
 
-Node = Read | Flattened | Grouped | Branch | KeyedParDo | Enriched
+Node = ReadNode | Flattened | Grouped | Branch | KeyedParDo | Enriched
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
+class StreamOutput:
     """An output: a chain's elements go to a stream."""
 
     chain: Chain
@@ -156,7 +156,7 @@ class Builder:
         DataflowError: two classes have the same name.
     """
 
-    def __init__(self, pipeline: Pipeline, engine: Engine, sendings: Sequence[Sending]) -> None:
+    def __init__(self, pipeline: Pipeline, engine: Engine, sendings: Sequence[StreamOutput]) -> None:
         self._pipeline = pipeline
         self._engine = engine
         self._sendings = sendings
@@ -189,7 +189,7 @@ class Builder:
         """
         found: dict[str, Codec | None] = {}
         for ancestor in self._nodes:
-            if isinstance(ancestor, Read):
+            if isinstance(ancestor, ReadNode):
                 known = found.setdefault(ancestor.stream, ancestor.codec)
                 if known is None:
                     found[ancestor.stream] = ancestor.codec
@@ -206,7 +206,7 @@ class Builder:
         Raises:
             DataflowError: the collections for one stream conflict.
         """
-        direct, applied = list[Grouped](), list[Sending]()
+        direct, applied = list[Grouped](), list[StreamOutput]()
         for output in self._checked([part for sending in self._sendings for part in _parts(sending)]):
             node = output.chain.node
             if isinstance(node, Grouped) and not output.chain.steps:
@@ -223,7 +223,7 @@ class Builder:
             chain = output.chain
             self._par_do(self._elements_of(chain.node), chain.steps, chain.name, output.stream)
 
-    def _checked(self, outputs: list[Sending]) -> list[Sending]:
+    def _checked(self, outputs: list[StreamOutput]) -> list[StreamOutput]:
         """Refuse outputs that cannot share their stream; remember which streams carry panes."""
         for output in outputs:
             carries_panes = _carries_panes(output.chain)
@@ -244,7 +244,7 @@ class Builder:
 
     def _build(self, node: Node) -> _Elements:
         match node:
-            case Read(stream, key, _, bounded):
+            case ReadNode(stream, key, _, bounded):
                 return _Elements({stream: key}, bounded=bounded)
             case Flattened(chains):
                 return self._flatten(chains)
@@ -441,19 +441,19 @@ def _carries_panes(chain: Chain) -> bool:
     return any(map(_carries_panes, _sources(node)))
 
 
-def _parts(output: Sending) -> Iterator[Sending]:
+def _parts(output: StreamOutput) -> Iterator[StreamOutput]:
     """Iterate over an output's parts: a flattened collection without further functions is sent as its parts are."""
     node = output.chain.node
     if isinstance(node, Flattened) and not output.chain.steps:
         for chain in node.sources:
-            yield from _parts(Sending(chain, output.stream))
+            yield from _parts(StreamOutput(chain, output.stream))
     else:
         yield output
 
 
 def _sources(node: Node) -> tuple[Chain, ...]:
     match node:
-        case Read():
+        case ReadNode():
             return ()
         case Flattened(sources):
             return sources

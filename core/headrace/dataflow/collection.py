@@ -26,9 +26,9 @@ from headrace.dataflow.building import (
     Grouped,
     KeyedParDo,
     Node,
-    Read,
-    Sending,
+    ReadNode,
     Split,
+    StreamOutput,
 )
 from headrace.dataflow.checks import (
     check_combine,
@@ -534,7 +534,7 @@ class Flow:
         self._builder(pipeline, engine).build()
 
     def _builder(self, pipeline: Pipeline, engine: Engine | None) -> Builder:
-        sendings = [Sending(collection.chain, stream) for collection, stream in self.outputs]
+        sendings = [StreamOutput(collection.chain, stream) for collection, stream in self.outputs]
         return Builder(pipeline, check_engine(engine), sendings)
 
 
@@ -560,7 +560,7 @@ def read(
     ):
         raise OptionsError("codec", codec, "an object with encode and decode, such as JsonCodec()")
     extractor = key if key is same_key else TextKey(key)
-    return PCollection(Chain(Read(stream, extractor, codec, bounded)))
+    return PCollection(Chain(ReadNode(stream, extractor, codec, bounded)))
 
 
 def flatten(*collections: PCollection[Any]) -> PCollection[Any]:

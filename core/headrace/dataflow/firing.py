@@ -79,7 +79,7 @@ def percentile_name(percentile: float) -> str:
     return f"{percentile:g}"
 
 
-class Outcome(NamedTuple):
+class Evaluation(NamedTuple):
     """The result of an evaluation: the new state, and whether the trigger fired and is finished."""
 
     state: Any
@@ -160,7 +160,7 @@ def note(trigger: Trigger, state: Any, arrival: ElementArrival) -> Any:
             assert_never(trigger)
 
 
-def evaluate(trigger: Trigger, state: Any, seen: Seen) -> Outcome:
+def evaluate(trigger: Trigger, state: Any, seen: Seen) -> Evaluation:
     """Evaluate whether a trigger fires."""
     match trigger:
         case AtWatermark(percentile):
@@ -176,7 +176,7 @@ def evaluate(trigger: Trigger, state: Any, seen: Seen) -> Outcome:
             asked = [max(state[1], seen.now), max(state[2], seen.watermark)]
             return _leaf([state[0], *asked], ready=ready)
         case Repeat(inner):
-            return Outcome(*_again(inner, state, seen), finished=False)
+            return Evaluation(*_again(inner, state, seen), finished=False)
         case RepeatUntil() | OrFinally():
             return _until(trigger, state, seen)
         case SequenceOf():
@@ -184,7 +184,7 @@ def evaluate(trigger: Trigger, state: Any, seen: Seen) -> Outcome:
         case AnyOf(triggers):
             parts = [evaluate(child, own, seen) for child, own in zip(triggers, state, strict=True)]
             fired = any(part.fired for part in parts)
-            return Outcome([part.state for part in parts], fired, fired)
+            return Evaluation([part.state for part in parts], fired, fired)
         case AllOf():
             return _all(trigger, state, seen)
         case _:
@@ -285,8 +285,8 @@ def _wanted(
 _PLAIN = (AtWatermark, AtPeriod, AtCount, AfterDelay, When)
 
 
-def _leaf(state: Any, *, ready: bool) -> Outcome:
-    return Outcome(state, ready, ready)
+def _leaf(state: Any, *, ready: bool) -> Evaluation:
+    return Evaluation(state, ready, ready)
 
 
 def _again(trigger: Trigger, state: Any, seen: Seen) -> tuple[Any, bool]:
@@ -295,35 +295,35 @@ def _again(trigger: Trigger, state: Any, seen: Seen) -> tuple[Any, bool]:
     return start(trigger, seen) if outcome.finished else outcome.state, outcome.fired
 
 
-def _until(trigger: RepeatUntil | OrFinally, state: Any, seen: Seen) -> Outcome:
+def _until(trigger: RepeatUntil | OrFinally, state: Any, seen: Seen) -> Evaluation:
     until = evaluate(trigger.until, state[1], seen)
     if isinstance(trigger, OrFinally):
         own = evaluate(trigger.trigger, state[0], seen)
     else:
-        own = Outcome(*_again(trigger.trigger, state[0], seen), finished=False)
-    return Outcome([own.state, until.state], own.fired or until.fired, own.finished or until.fired)
+        own = Evaluation(*_again(trigger.trigger, state[0], seen), finished=False)
+    return Evaluation([own.state, until.state], own.fired or until.fired, own.finished or until.fired)
 
 
-def _sequence(trigger: SequenceOf, state: Any, seen: Seen) -> Outcome:
+def _sequence(trigger: SequenceOf, state: Any, seen: Seen) -> Evaluation:
     index, own = state
     outcome = evaluate(trigger.triggers[index], own, seen)
     if not outcome.finished:
-        return Outcome([index, outcome.state], outcome.fired, finished=False)
+        return Evaluation([index, outcome.state], outcome.fired, finished=False)
     if index + 1 == len(trigger.triggers):
-        return Outcome([index, outcome.state], outcome.fired, finished=True)
-    return Outcome([index + 1, start(trigger.triggers[index + 1], seen)], outcome.fired, finished=False)
+        return Evaluation([index, outcome.state], outcome.fired, finished=True)
+    return Evaluation([index + 1, start(trigger.triggers[index + 1], seen)], outcome.fired, finished=False)
 
 
 _WAITS, _FIRED, _FIRED_BY_WATERMARK = range(3)
 """The progress of a part of `AllOf`: it has not fired; it has fired; it has fired, but only because of the watermark."""
 
 
-def _all(trigger: AllOf, state: Any, seen: Seen) -> Outcome:
+def _all(trigger: AllOf, state: Any, seen: Seen) -> Evaluation:
     after = []
     for child, (why, own) in zip(trigger.triggers, state, strict=True):
         after.append([why, own] if why != _WAITS else _latched(child, own, seen))
     complete = all(why != _WAITS for why, _ in after)
-    return Outcome(after, complete, complete)
+    return Evaluation(after, complete, complete)
 
 
 def _latched(trigger: Trigger, state: Any, seen: Seen) -> Any:

@@ -36,7 +36,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class BalanceView:
     """What balancing looks at.
 
     Attributes:
@@ -69,7 +69,7 @@ def first_intervals(pipeline: Pipeline, table: m.Table) -> list[Unowned]:
     ]
 
 
-def assign(unowned: Iterable[Unowned], cluster: Cluster) -> list[m.MintChange]:
+def assign(unowned: Iterable[Unowned], cluster: BalanceView) -> list[m.MintChange]:
     """Give each interval to the live worker that has the fewest; nothing while there is none."""
     if not cluster.workers:
         return []
@@ -90,7 +90,7 @@ def assign(unowned: Iterable[Unowned], cluster: Cluster) -> list[m.MintChange]:
 
 
 def move_interval(
-    verb: m.MoveInterval, cluster: Cluster, options: EngineOptions, rules: Rules = RULES
+    verb: m.MoveInterval, cluster: BalanceView, options: EngineOptions, rules: Rules = RULES
 ) -> list[m.MintChange]:
     """Give the interval with this key to another worker."""
     assignment = _find(cluster.table, verb.computation, verb.key)
@@ -105,7 +105,7 @@ def move_interval(
     return [_give(assignment.computation, assignment.interval, min(others, key=loads.order))]
 
 
-def split_interval(verb: m.SplitInterval, cluster: Cluster) -> list[m.MintChange]:
+def split_interval(verb: m.SplitInterval, cluster: BalanceView) -> list[m.MintChange]:
     """Divide the interval with this key at it; both parts stay with their owner."""
     assignment = _find(cluster.table, verb.computation, verb.key)
     if assignment is None or assignment.interval.low == verb.key:
@@ -113,7 +113,7 @@ def split_interval(verb: m.SplitInterval, cluster: Cluster) -> list[m.MintChange
     return _split(assignment, verb.key, _owner(assignment))
 
 
-def merge_intervals(verb: m.MergeIntervals, cluster: Cluster) -> list[m.MintChange]:
+def merge_intervals(verb: m.MergeIntervals, cluster: BalanceView) -> list[m.MintChange]:
     """Join the interval with this key and the next one, at the former's owner."""
     first = _find(cluster.table, verb.computation, verb.key)
     if first is None or first.interval.high is None:
@@ -126,7 +126,7 @@ def merge_intervals(verb: m.MergeIntervals, cluster: Cluster) -> list[m.MintChan
 # By load
 
 
-def rebalance(cluster: Cluster, options: EngineOptions, rules: Rules = RULES) -> list[m.MintChange]:
+def rebalance(cluster: BalanceView, options: EngineOptions, rules: Rules = RULES) -> list[m.MintChange]:
     """Change what the loads call for (7.1): split, else move, else merge."""
     if not cluster.workers:
         return []
@@ -140,7 +140,7 @@ def rebalance(cluster: Cluster, options: EngineOptions, rules: Rules = RULES) ->
 class _Loads:
     """Loads by interval's sequencer, and by worker."""
 
-    def __init__(self, cluster: Cluster, options: EngineOptions, rules: Rules) -> None:
+    def __init__(self, cluster: BalanceView, options: EngineOptions, rules: Rules) -> None:
         self.cluster, self.options, self.rules = cluster, options, rules
         records, cpu_us = options.split_load, options.split_cpu_us
         self.weights = {

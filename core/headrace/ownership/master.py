@@ -23,8 +23,8 @@ from headrace.delivery.routing import routing_of
 from headrace.dispatch import Transition, ignore
 from headrace.history import History
 from headrace.ownership.balance import (
+    BalanceView,
     Candidate,
-    Cluster,
     Unowned,
     assign,
     first_intervals,
@@ -190,10 +190,10 @@ class Master(Replica):
             lost, member is not None and member.beat.incarnation > assignment.incarnation
         )
 
-    def _cluster(self, now: int) -> Cluster:
+    def _cluster(self, now: int) -> BalanceView:
         beats = [beat for beat in self._live(now) if beat.is_worker]
         loads = {load.sequencer: load for beat in beats for load in beat.loads}
-        return Cluster(self.table, [Candidate(beat.sender, beat.incarnation) for beat in beats], loads)
+        return BalanceView(self.table, [Candidate(beat.sender, beat.incarnation) for beat in beats], loads)
 
     # What to change
 
@@ -264,7 +264,7 @@ class Master(Replica):
         self._joined_at = None
         return self._put_in_force(table.joining)
 
-    def _try(self, verb: m.Verb, cluster: Cluster) -> m.Mint | None:
+    def _try(self, verb: m.Verb, cluster: BalanceView) -> m.Mint | None:
         match verb:
             case m.MoveInterval():
                 return self._change(move_interval(verb, cluster, self._options, self._rules))
@@ -275,7 +275,7 @@ class Master(Replica):
             case m.ChangeTopology():
                 return self._change_topology(verb.topology, cluster)
 
-    def _change_topology(self, topology: int, cluster: Cluster) -> m.Mint | None:
+    def _change_topology(self, topology: int, cluster: BalanceView) -> m.Mint | None:
         """Added computations get their intervals first, in the topology that is still in force (3)."""
         table = self.table
         if not 0 <= topology < len(self._topologies) or (

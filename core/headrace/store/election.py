@@ -33,7 +33,7 @@ class Standing(enum.Enum):
     __hash__ = object.__hash__  # looked up with each event; an enumeration's own hash is slower
 
 
-class State(enum.Enum):
+class ElectionState(enum.Enum):
     """A replica's state in the election."""
 
     STANDBY = "standby"
@@ -69,17 +69,17 @@ class Input(enum.Enum):
     __hash__ = object.__hash__
 
 
-ELECTION: dict[tuple[State, Input], State] = {
-    (State.STANDBY, Input.TURN): State.PEEKING,
-    (State.PEEKING, Input.ALIVE): State.STANDBY,
-    (State.PEEKING, Input.SILENT): State.CLAIMING,  # 7.1: a replicated master
-    (State.CLAIMING, Input.CLAIMED): State.HOLDING,
-    (State.CLAIMING, Input.REFUSED): State.STANDBY,  # another replica was quicker
-    (State.HOLDING, Input.TURN): State.RENEWING,
-    (State.HOLDING, Input.RENEWED): State.HOLDING,
-    (State.HOLDING, Input.REFUSED): State.STANDBY,  # 6.2: a zombie learns that it is one
-    (State.RENEWING, Input.RENEWED): State.HOLDING,
-    (State.RENEWING, Input.REFUSED): State.STANDBY,  # 6.2
+ELECTION: dict[tuple[ElectionState, Input], ElectionState] = {
+    (ElectionState.STANDBY, Input.TURN): ElectionState.PEEKING,
+    (ElectionState.PEEKING, Input.ALIVE): ElectionState.STANDBY,
+    (ElectionState.PEEKING, Input.SILENT): ElectionState.CLAIMING,  # 7.1: a replicated master
+    (ElectionState.CLAIMING, Input.CLAIMED): ElectionState.HOLDING,
+    (ElectionState.CLAIMING, Input.REFUSED): ElectionState.STANDBY,  # another replica was quicker
+    (ElectionState.HOLDING, Input.TURN): ElectionState.RENEWING,
+    (ElectionState.HOLDING, Input.RENEWED): ElectionState.HOLDING,
+    (ElectionState.HOLDING, Input.REFUSED): ElectionState.STANDBY,  # 6.2: a zombie learns that it is one
+    (ElectionState.RENEWING, Input.RENEWED): ElectionState.HOLDING,
+    (ElectionState.RENEWING, Input.REFUSED): ElectionState.STANDBY,  # 6.2
 }
 """All possible transitions: no others can occur, since a reply is taken only while its request is open."""
 
@@ -126,7 +126,7 @@ class Election:
         self._seen_at_us = 0
         self.epoch = 0
         self.standing = Standing.NEW
-        self.state = State.STANDBY
+        self.state = ElectionState.STANDBY
 
     def start(self, now: int, incarnation: int) -> None:
         """Start. Replicas take turns by number, so that fresh ones do not duel (which would be harmless)."""
@@ -196,7 +196,7 @@ class Election:
         self._turn.due_us = max(self._turn.due_us, now + pause_us)
         self._store.forget(self)
         if after not in _WAITING:
-            again_us = self._look_us if after is State.PEEKING else self._turn.wait_us
+            again_us = self._look_us if after is ElectionState.PEEKING else self._turn.wait_us
             timeout_us = min(self._store_timeout_us, again_us)
             self._store.ask(now, self._request(), self._answered, self, timeout_us=timeout_us)
         if given is Input.REFUSED and held:
@@ -207,15 +207,15 @@ class Election:
     def _request(self) -> Peek | Claim | Renew:
         """Build the request that the state stands for."""
         number = self._store.number()
-        if self.state is State.PEEKING:
+        if self.state is ElectionState.PEEKING:
             return Peek(number, self._role)
-        if self.state is State.CLAIMING:
+        if self.state is ElectionState.CLAIMING:
             return Claim(number, self._role, self._seen[0] if self._seen else 0, self._holder)
         return Renew(number, self._role, self.epoch)
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""
-        holds = self.state in {State.HOLDING, State.RENEWING}
+        holds = self.state in {ElectionState.HOLDING, ElectionState.RENEWING}
         assert holds == (self.epoch > 0), f"{self._address}: epoch {self.epoch} while {self.state}"
         active = self.standing is Standing.ACTIVE
         assert holds == active, f"{self._address}: {self.standing} while {self.state}"
@@ -223,7 +223,7 @@ class Election:
         assert asks == (self.state not in _WAITING), f"{self._address}: asks {asks} times while {self.state}"
 
 
-_WAITING = (State.STANDBY, State.HOLDING)
+_WAITING = (ElectionState.STANDBY, ElectionState.HOLDING)
 """The states without an open request to the store."""
 
 

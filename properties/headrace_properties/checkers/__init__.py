@@ -27,7 +27,7 @@ from headrace_properties.checkers.owners import Owned
 from headrace_properties.checkers.running_ahead import PercentileOracle, SkewLimit
 from headrace_properties.checkers.soft_state import SoftState
 from headrace_properties.checkers.timers import TimersFire, TimersInOrder, TimersOnce
-from headrace_properties.checkers.topology import Topology
+from headrace_properties.checkers.topology import TopologyUnion
 from headrace_properties.checkers.watermarks import (
     HorizonOracle,
     LowWatermarkOracle,
@@ -77,7 +77,7 @@ def engine_checkers(pipelines: Sequence[Pipeline], options: EngineOptions | None
         pipelines: the topologies that were deployed.
         options: of the engine; ``None``: not known.
     """
-    ledger = WorkLedger(Topology(pipelines))
+    ledger = WorkLedger(TopologyUnion(pipelines))
     checkers = _checkers(ledger, options)
     handlers = [checker.handlers for checker in checkers]
     return Registered(checkers, [*handlers, ledger.handlers])  # the ledger is the last to know

@@ -35,7 +35,7 @@ from headrace.history import (
 )
 from headrace.wire.rows import Production, StoredTimer
 from headrace_properties.checkers.sources import HeldSource
-from headrace_properties.checkers.topology import Topology
+from headrace_properties.checkers.topology import TopologyUnion
 from headrace_properties.checkers.work import PendingWork, WorkItem
 
 _NONE_OWED: dict[str, WorkItem] = {}
@@ -70,7 +70,7 @@ class WorkLedger:
         handlers: the events that it wants.
     """
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: TopologyUnion) -> None:
         self.topology = topology
         self.work = PendingWork()
         self.owed: dict[str, dict[str, WorkItem]] = {}

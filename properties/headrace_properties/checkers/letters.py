@@ -12,7 +12,7 @@ from headrace.api.specs import DeadLetter, Skip
 from headrace.history import DeadLettered, Executed, KeysSampled, UserCodeFailed
 from headrace.wire.rows import Production
 from headrace_properties.checkers.checker import Handlers
-from headrace_properties.checkers.topology import Topology
+from headrace_properties.checkers.topology import TopologyUnion
 
 _Run = tuple[str, str, str]
 """Process, computation and cause."""
@@ -28,7 +28,7 @@ class StepLetters:
         handlers: the events that it wants.
     """
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: TopologyUnion) -> None:
         self._versions = topology.versions
         self._letter_streams = {
             name: spec.on_failure.stream

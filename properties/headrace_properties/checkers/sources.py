@@ -11,7 +11,7 @@ from headrace.history import Injected, SourceHeld
 from headrace.injector.injection import productions_of
 from headrace.wire.effects import SourceRecord
 from headrace.wire.rows import Production
-from headrace_properties.checkers.topology import Topology
+from headrace_properties.checkers.topology import TopologyUnion
 
 
 class HeldSource:
@@ -44,7 +44,7 @@ class HeldSource:
         """Return its low watermark at a time, event time in microseconds; ``at_us``: true time."""
         return max((low_us for risen_us, low_us in self._rises if risen_us <= at_us), default=MIN_TIME)
 
-    def mismatch(self, event: Injected, topology: Topology, *, is_letter: bool) -> str:
+    def mismatch(self, event: Injected, topology: TopologyUnion, *, is_letter: bool) -> str:
         """Describe how an injected record differs from the source's at that offset; ``""``: not at all.
 
         Args:

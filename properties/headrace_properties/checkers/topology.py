@@ -7,7 +7,7 @@ from headrace import ComputationSpec, InjectorSpec, Pipeline, Productions
 NOBODY: tuple[str, ...] = ()
 
 
-class Topology:
+class TopologyUnion:
     """The union of some pipelines; if two specs have the same name, the later one counts.
 
     Attributes:

@@ -20,7 +20,7 @@ from headrace.wire.rows import Production
 from headrace_properties.checkers.checker import Handlers, OpenVerdict, Sampling
 from headrace_properties.checkers.ending import GRACE_US, Calm, left
 from headrace_properties.checkers.ledger import WorkLedger
-from headrace_properties.checkers.topology import Topology
+from headrace_properties.checkers.topology import TopologyUnion
 from headrace_properties.checkers.work import WorkItem
 from headrace_properties.verdict import Awaited, AwaitedKind
 
@@ -159,7 +159,7 @@ class Monotone:
     title = "watermarks never go back"
     section = "4.5"
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: TopologyUnion) -> None:
         self._found = OpenVerdict("no watermark was reported")
         self.verdict = self._found.verdict
         self._mints: dict[str, list[IntervalMinted]] = {}

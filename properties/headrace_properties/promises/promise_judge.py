@@ -14,7 +14,7 @@ from headrace.history import Event
 from headrace_properties.checkers import Judge, Registered
 from headrace_properties.checkers.catalogue import rules
 from headrace_properties.checkers.checker import EventNumber
-from headrace_properties.checkers.topology import Topology
+from headrace_properties.checkers.topology import TopologyUnion
 from headrace_properties.promises.asking import Asker
 from headrace_properties.promises.errors import PromiseError
 from headrace_properties.promises.moment import INPUT, OUTPUT
@@ -88,7 +88,7 @@ def check_promises(promises: Iterable[Promise], pipelines: Sequence[Pipeline]) -
     Raises:
         PromiseError: something is not a promise, a name is taken, or a computation or stream does not exist.
     """
-    return _checked(promises, Topology(pipelines))
+    return _checked(promises, TopologyUnion(pipelines))
 
 
 def check_are_promises(promises: object) -> tuple[Promise, ...]:
@@ -111,7 +111,7 @@ def check_are_promises(promises: object) -> tuple[Promise, ...]:
     return checked
 
 
-def _checked(promises: Iterable[Promise], topology: Topology) -> tuple[Promise, ...]:
+def _checked(promises: Iterable[Promise], topology: TopologyUnion) -> tuple[Promise, ...]:
     checked = check_are_promises(promises)
     for promise in checked:
         problem = _problem_of(promise, topology)
@@ -128,7 +128,7 @@ def _check_is_promise(thing: object) -> None:
         raise PromiseError(name, "declaration", "", reason)
 
 
-def _problem_of(promise: Promise, topology: Topology) -> str:
+def _problem_of(promise: Promise, topology: TopologyUnion) -> str:
     if promise.name in rules():
         return "has the name of an invariant. Give it another name"
     nodes = {*topology.computations}

@@ -19,7 +19,7 @@ from headrace.history import (
     Published,
 )
 from headrace.wire.rows import Production, StoredTimer
-from headrace_properties.checkers.topology import Topology
+from headrace_properties.checkers.topology import TopologyUnion
 from headrace_properties.promises.errors import NotInPipelineError
 
 
@@ -101,7 +101,7 @@ class World:
     """
 
     def __init__(self, pipelines: Sequence[Pipeline], key_of: Callable[[str], str] = str) -> None:
-        self.topology = Topology(pipelines)
+        self.topology = TopologyUnion(pipelines)
         self.number = -1
         self.at_us = 0
         self.rows: dict[str, dict[str, StoredRow]] = {name: {} for name in self.topology.computations}

@@ -27,7 +27,7 @@ _PATIENCE_S = 5.0
 """Time over the limit after which a call that cannot be interrupted is killed with its process."""
 
 
-class Board:
+class StatusBoard:
     """What a process is doing; the board keeps only the newest entry."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class ProcessEnded:
 
 
 def work_apart(
-    work: Callable[[Board], Iterator[ItemT]], limits: CodeLimits
+    work: Callable[[StatusBoard], Iterator[ItemT]], limits: CodeLimits
 ) -> Iterator[ItemT | ProcessEnded]:
     """Run a function in a forked process, and yield its results; if it did not finish, yield how it ended last.
 
@@ -84,7 +84,7 @@ def work_apart(
     Raises:
         Exception: what the work raises.
     """
-    board = Board()
+    board = StatusBoard()
     if "fork" not in multiprocessing.get_all_start_methods():
         with call_time_limited(limits):
             yield from work(board)
@@ -135,7 +135,9 @@ def _times_of(pid: int | None) -> tuple[float, float]:
         return 0.0, time.monotonic()
 
 
-def _run(work: Callable[[Board], Iterator[Any]], board: Board, limits: CodeLimits, to: Connection) -> None:
+def _run(
+    work: Callable[[StatusBoard], Iterator[Any]], board: StatusBoard, limits: CodeLimits, to: Connection
+) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)

@@ -15,7 +15,7 @@ from typing import Protocol as Interface
 from typing import TypeVar
 
 from headrace import HeadraceError
-from headrace_properties.search.apart import Board, work_apart
+from headrace_properties.search.apart import StatusBoard, work_apart
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.limits import calls_told, limit_memory
@@ -193,7 +193,7 @@ def _in_turn(
 def run_apart(application: Application, trial: PipelineTrial, protocol: Protocol) -> JudgedRun:
     """Make a run in a separate process; if it ends the process, that is its outcome, with the call that was running."""
 
-    def work(board: Board) -> Iterator[JudgedRun]:
+    def work(board: StatusBoard) -> Iterator[JudgedRun]:
         with calls_told(board.write):
             judged = try_plan(application, trial, protocol)
         yield judged

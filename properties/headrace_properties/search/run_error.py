@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 
-class Stop(enum.Enum):
+class StopCause(enum.Enum):
     """How a run was stopped."""
 
     RAISED = "raised"
@@ -26,31 +26,33 @@ class RunError:
         text: what it says.
     """
 
-    stop: Stop
+    stop: StopCause
     name: str
     text: str
 
     @classmethod
     def of(cls, error: BaseException) -> Self:
         """Return an exception as a value."""
-        stop = Stop.DEFECT if type(error) is AssertionError else Stop.RAISED
+        stop = StopCause.DEFECT if type(error) is AssertionError else StopCause.RAISED
         return cls(stop, type(error).__name__, str(error))
 
     @classmethod
     def ended(cls, text: str) -> Self:
         """Return the error of a run that ended its process."""
-        return cls(Stop.ENDED, _ENDED, text)
+        return cls(StopCause.ENDED, _ENDED, text)
 
     @classmethod
     def wrong(cls, text: str) -> Self:
         """Return what is wrong with a run that no exception stopped."""
-        return cls(Stop.RAISED, "", text)
+        return cls(StopCause.RAISED, "", text)
 
     @classmethod
     def read(cls, written: str) -> Self | None:
         """Return what `str` wrote into a file; ``None``: nothing."""
         name, _, text = written.partition(": ")
-        stop = {_ENDED: Stop.ENDED, AssertionError.__name__: Stop.DEFECT}.get(name, Stop.RAISED)
+        stop = {_ENDED: StopCause.ENDED, AssertionError.__name__: StopCause.DEFECT}.get(
+            name, StopCause.RAISED
+        )
         return cls(stop, name, text) if written else None
 
     @property

@@ -11,7 +11,7 @@ from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.journal import Journal
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.parallel import Jobs, RunTrials, run_apart, runner, useful_jobs
-from headrace_properties.search.run_error import Stop
+from headrace_properties.search.run_error import StopCause
 from headrace_properties.search.smaller_plans import shrink
 from headrace_properties.search.verification import Verification
 from headrace_sim import ClusterOptions, Protocol
@@ -84,7 +84,7 @@ def search(
     found.end(application)
     if found.failure is not None and strategy.usual is not None:
         error = found.failure.error
-        make = run_apart if error is not None and error.stop is Stop.ENDED else try_plan
+        make = run_apart if error is not None and error.stop is StopCause.ENDED else try_plan
 
         def again(trial: PipelineTrial) -> JudgedRun:
             judged = make(application, trial, strategy.protocol)

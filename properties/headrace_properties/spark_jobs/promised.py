@@ -21,7 +21,7 @@ from headrace_properties.promises.watch import Watch
 from headrace_properties.spark_jobs.written_tables import written_tables
 from headrace_sim.spark.columns.values import InputRows
 from headrace_sim.spark.job import SparkJob
-from headrace_sim.spark.query.queries import Batch, Outcome
+from headrace_sim.spark.query.queries import OffsetLogEntry, Outcome
 
 _ASKED = frozenset({PromiseKind.ALWAYS, PromiseKind.NEVER, PromiseKind.SOMETIMES, PromiseKind.AT_END})
 
@@ -135,7 +135,7 @@ class QueryJudge:
         )
         self._error: PromiseError | None = None
 
-    def after_batch(self, batch: Batch, outcome: Outcome) -> None:
+    def after_batch(self, batch: OffsetLogEntry, outcome: Outcome) -> None:
         """Check what must hold after each batch."""
         asked = [promise for promise in self._promises if promise.kind is not PromiseKind.AT_END]
         self._ask(asked, outcome, f"after batch {batch.number}")

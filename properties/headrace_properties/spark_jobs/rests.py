@@ -15,7 +15,7 @@ from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import schedule_told
 from headrace_properties.spark_jobs.runs import run_changed
 from headrace_properties.spark_jobs.trials import QueryTrial
-from headrace_sim.spark.query.queries import Batch, Outcome
+from headrace_sim.spark.query.queries import OffsetLogEntry, Outcome
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.refusals import shown_place
 
@@ -64,7 +64,7 @@ def _lengths(probe: "QueryProbe") -> list[int]:
     """Return how long rests are: past each TTL, and each time that a timer or a timeout waits, the shortest first."""
     waits = dict[Any, int]()
 
-    def after_batch(batch: Batch, outcome: Outcome) -> None:
+    def after_batch(batch: OffsetLogEntry, outcome: Outcome) -> None:
         for key, expiry in chain.from_iterable(outcome.timers.values()):
             waits.setdefault((key, expiry), expiry - batch.now_ms)
 

@@ -27,7 +27,7 @@ from headrace_sim.spark.columns.drawn_values import START
 from headrace_sim.spark.columns.expressions import columns_at
 from headrace_sim.spark.columns.zones import machines_clock
 from headrace_sim.spark.job import ApplyWithState, SparkJob, Step, TransformWithState
-from headrace_sim.spark.query.queries import Batch, Checkpoint, Event, Outcome, run_job
+from headrace_sim.spark.query.queries import Checkpoint, Event, OffsetLogEntry, Outcome, run_job
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.refusals import place_of_error
 
@@ -36,7 +36,7 @@ def watched_calmly(job: SparkJob, feed: Feed) -> tuple[Outcome, Noted]:
     """Run a job undisturbed; return the outcome, and what was noted of its code."""
     trace, outside, held = Trace(), outside_of(job), list[LeakedState]()
 
-    def at_end_of_batch(_batch: Batch, _outcome: Outcome) -> None:
+    def at_end_of_batch(_batch: OffsetLogEntry, _outcome: Outcome) -> None:
         held.extend(outside.kept())  # in the end, all may be taken out again
 
     with _chance(0), tracing(trace):
@@ -69,7 +69,7 @@ def run_changed(
     schedule: Schedule,
     changed: Cause,
     watch: Callable[[Event], None] | None = None,
-    after_batch: Callable[[Batch, Outcome], None] | None = None,
+    after_batch: Callable[[OffsetLogEntry, Outcome], None] | None = None,
     *,
     lasts: bool = False,
     start: Checkpoint | None = None,
@@ -89,7 +89,7 @@ def run_changed(
         if watch is not None:
             watch(event)
 
-    def at_end_of_batch(batch: Batch, outcome: Outcome) -> None:
+    def at_end_of_batch(batch: OffsetLogEntry, outcome: Outcome) -> None:
         modules.at_end_of_batch()
         if after_batch is not None:
             after_batch(batch, outcome)

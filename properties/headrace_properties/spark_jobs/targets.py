@@ -39,7 +39,7 @@ from headrace_sim.spark.job import (
     SparksOwn,
     Step,
     Union,
-    Watermark,
+    WatermarkStep,
 )
 from headrace_sim.spark.laboratory.driver import REMOTE
 from headrace_sim.spark.query.queries import Outcome, hashable, run_job
@@ -445,7 +445,7 @@ class SparkTarget:
         function = self.job.sink.function
         assert function is not None
         steps = self.job.steps
-        if not steps or any(not isinstance(step, Columns | Union | Watermark) for step in steps):
+        if not steps or any(not isinstance(step, Columns | Union | WatermarkStep) for step in steps):
             return self._confined(function), self._outputs(), self.job.output
 
         def computed(frame: Any, batch_id: int) -> None:

@@ -27,7 +27,7 @@ from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.target import TargetError
 from headrace_sim.spark.client.scripts import Script, run_script, surroundings
 from headrace_sim.spark.job import SparkJob
-from headrace_sim.spark.query.queries import Batch, Checkpoint, Outcome
+from headrace_sim.spark.query.queries import Checkpoint, OffsetLogEntry, Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.query.upgrades import Fate, changes_between, handed_over
 from headrace_sim.spark.refusals import shown_place
@@ -213,7 +213,7 @@ class Upgrade:
         """Run the earlier version alone; return its outcome, and its checkpoint after each batch."""
         checkpoints = list[Checkpoint]()
 
-        def after_batch(_batch: Batch, outcome: Outcome) -> None:
+        def after_batch(_batch: OffsetLogEntry, outcome: Outcome) -> None:
             assert outcome.checkpoint is not None
             checkpoints.append(outcome.checkpoint)
 

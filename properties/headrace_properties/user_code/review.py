@@ -13,7 +13,7 @@ from headrace import HeadraceError, Pipeline, Productions
 from headrace.dataflow import GroupByKeyAndWindow
 from headrace_properties.findings import Family, Finding, FindingClass, Kind, ranked
 from headrace_properties.promises import Promise
-from headrace_properties.search.apart import Board, ProcessEnded, work_apart
+from headrace_properties.search.apart import ProcessEnded, StatusBoard, work_apart
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError
 from headrace_properties.shrinking import Budget, fewest
 from headrace_properties.user_code.code_trial import CodeTrial
@@ -171,7 +171,7 @@ class _Review:
     limits: CodeLimits
     source: FeedSource
 
-    def __call__(self, board: Board) -> Iterator[Finding | dict[str, Verdict]]:
+    def __call__(self, board: StatusBoard) -> Iterator[Finding | dict[str, Verdict]]:
         findings: list[Finding] = []
         for version, name in zip(self.versions, self.names, strict=True):
             for finding in self._findings(version, name, board):
@@ -187,14 +187,16 @@ class _Review:
                 yield from self._of_versions()
                 yield from self._of_deliveries()
 
-    def _findings(self, version: Pipeline, name: tuple[str, str] | None, board: Board) -> Iterator[Finding]:
+    def _findings(
+        self, version: Pipeline, name: tuple[str, str] | None, board: StatusBoard
+    ) -> Iterator[Finding]:
         if name is None:
             yield from self._examined(Examiner(version, self.seed), board)
         else:
             with OtherHashes(name, self.limits) as elsewhere:
                 yield from self._examined(Examiner(version, self.seed, elsewhere.call), board)
 
-    def _examined(self, examiner: Examiner, board: Board) -> Iterator[Finding]:
+    def _examined(self, examiner: Examiner, board: StatusBoard) -> Iterator[Finding]:
         known: set[_Key] = set()
         for feed_seed, feed in self.feeds.items():
             examiner.report = partial(_write_to, board, feed_seed)
@@ -325,7 +327,7 @@ def _combiners(pipeline: Pipeline) -> list[Place]:
     return [place for place in map(combiner_place, computations) if place is not None]
 
 
-def _write_to(board: Board, feed_seed: int, entry: tuple[object, ...]) -> None:
+def _write_to(board: StatusBoard, feed_seed: int, entry: tuple[object, ...]) -> None:
     board.write((feed_seed, *entry))
 
 

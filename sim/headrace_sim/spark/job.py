@@ -68,7 +68,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Watermark:
+class WatermarkStep:
     """``withWatermark``: the column with the event time, and how far a row may lag behind the latest one, in microseconds."""
 
     column: str
@@ -78,7 +78,7 @@ class Watermark:
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class StreamBranch:
     """The steps of one of several streams before they come together."""
 
     # the column of the job's input that has the rows of the stream. "": the steps begin with the whole input
@@ -93,7 +93,7 @@ class Union:
     The job's input has a column for each stream, a struct. Each of its rows has a value in one of them.
     """
 
-    branches: tuple[Branch, ...]
+    branches: tuple[StreamBranch, ...]
     output: t.StructType
     place: str = ""
 
@@ -194,8 +194,8 @@ class Deduplicate:
 class StreamJoin:
     """A join of two streams. It comes first in a job, or in a branch."""
 
-    left: Branch  # the steps of one stream
-    right: Branch  # those of the other
+    left: StreamBranch  # the steps of one stream
+    right: StreamBranch  # those of the other
     how: str  # ``inner``, ``left``, ``right``, ``full`` or ``semi``
     on: tuple[str, ...] | Recorded  # the names of the columns that are equal, or a condition
     output: t.StructType  # the schema of both
@@ -204,7 +204,7 @@ class StreamJoin:
     keys: tuple[str, ...] = ()
 
     @property
-    def branches(self) -> tuple[Branch, Branch]:
+    def branches(self) -> tuple[StreamBranch, StreamBranch]:
         """Both of them."""
         return self.left, self.right
 
@@ -223,7 +223,7 @@ class Limit:
 SparksOwn = Aggregate | Deduplicate | StreamJoin | Limit
 UsersOwn = TransformWithState | ApplyWithState
 Stateful = SparksOwn | UsersOwn
-Step = Columns | Watermark | Union | MapInPandas | Stateful
+Step = Columns | WatermarkStep | Union | MapInPandas | Stateful
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,9 +336,9 @@ def _first(count: int, rows: Rows) -> Rows:
     return rows.first(count)
 
 
-def watermarks_of(steps: Iterable[Step]) -> Iterator[Watermark]:
+def watermarks_of(steps: Iterable[Step]) -> Iterator[WatermarkStep]:
     """Yield the watermarks of some steps, including those within unions and joins."""
-    return (step for step in _each(steps) if isinstance(step, Watermark))
+    return (step for step in _each(steps) if isinstance(step, WatermarkStep))
 
 
 class SparkJobError(HeadraceError):

@@ -38,7 +38,7 @@ class Flight(HeapEvent):
     cause: int | None
 
 
-class Parcel(msgspec.Struct):
+class InFlightMessage(msgspec.Struct):
     """A request on its way to the store, or a record on its way to the outside.
 
     Attributes:
@@ -70,7 +70,7 @@ class Departures:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
 
-    def unsent(self, message: Flight | Parcel, arrive: Callable[[Any], None]) -> bool:
+    def unsent(self, message: Flight | InFlightMessage, arrive: Callable[[Any], None]) -> bool:
         """Return whether a message that would arrive now never left its machine, because the machine stopped first.
 
         A paused machine sends it when it continues, and the wire then takes as long as it would have; a crashed one never does.
@@ -90,7 +90,9 @@ class Departures:
             return True
         return False
 
-    def _send_late(self, message: Flight | Parcel, wire_us: int, arrive: Callable[[Any], None]) -> None:
+    def _send_late(
+        self, message: Flight | InFlightMessage, wire_us: int, arrive: Callable[[Any], None]
+    ) -> None:
         message.sent_us = self._kernel.now
         self._kernel.call_later(wire_us, arrive, message)
 
@@ -106,7 +108,7 @@ class Departures:
 
         def later_us(event: Any) -> int:
             message = getattr(event, "argument", event)
-            if not isinstance(message, Flight | Parcel) or message.source is not node:
+            if not isinstance(message, Flight | InFlightMessage) or message.source is not node:
                 return 0
             by_us = put_off_us(message.sent_us)
             message.sent_us += by_us

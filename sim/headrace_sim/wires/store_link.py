@@ -8,7 +8,7 @@ from headrace_sim.distributions import Sampler
 from headrace_sim.endpoints.node import Give, Node
 from headrace_sim.endpoints.store import StoreHost
 from headrace_sim.kernel import Kernel
-from headrace_sim.wires.departures import Departures, Parcel
+from headrace_sim.wires.departures import Departures, InFlightMessage
 from headrace_sim.wires.network import Network
 
 
@@ -43,7 +43,7 @@ class StoreLink:
         self._departures = departures
         self._give = give
 
-    def send(self, parcel: Parcel, delay_us: int) -> None:
+    def send(self, parcel: InFlightMessage, delay_us: int) -> None:
         """Send a request that takes longer than the wire's latency by a given time."""
         kernel, store, by_us = self._kernel, self._store, 0
         delay_us += self._latency_us()
@@ -59,7 +59,7 @@ class StoreLink:
                 by_us = 0
         kernel.call_later(delay_us + by_us, self._arrive, parcel)
 
-    def _arrive(self, parcel: Parcel) -> None:
+    def _arrive(self, parcel: InFlightMessage) -> None:
         node, request = parcel.source, parcel.message
         if node.halted_at_us >= 0 and self._departures.unsent(parcel, self._arrive):
             return

@@ -14,7 +14,7 @@ from headrace_sim.endpoints.node import Give, Node, never_stopping
 from headrace_sim.endpoints.outside import Outside
 from headrace_sim.kernel import Kernel
 from headrace_sim.wires.announcements import ANNOUNCED, Announcements
-from headrace_sim.wires.departures import ALREADY_SENT_US, Departures, Flight, Parcel
+from headrace_sim.wires.departures import ALREADY_SENT_US, Departures, Flight, InFlightMessage
 from headrace_sim.wires.network import NORMAL, Fate, Network
 from headrace_sim.wires.store_link import StoreLink
 
@@ -124,9 +124,9 @@ class Wire:
             )
             kernel.put(at_us, flight)
         elif target == STORE:
-            self._store_link.send(Parcel(message, node, incarnation, sent_us, cause), delay_us)
+            self._store_link.send(InFlightMessage(message, node, incarnation, sent_us, cause), delay_us)
         elif target == OUTSIDE_ADDRESS:
-            parcel = Parcel(message, node, incarnation, sent_us, cause)
+            parcel = InFlightMessage(message, node, incarnation, sent_us, cause)
             kernel.call_later(delay_us + self._latency_us(), self._reach_outside, parcel)
 
     def _land(self, flight: Flight) -> None:
@@ -141,7 +141,7 @@ class Wire:
             return
         self._give(flight.target, flight.message, flight.cause)
 
-    def _reach_outside(self, parcel: Parcel) -> None:
+    def _reach_outside(self, parcel: InFlightMessage) -> None:
         if parcel.source.halted_at_us >= 0 and self._departures.unsent(parcel, self._reach_outside):
             return
         message: Deliver = parcel.message

@@ -11,8 +11,8 @@ from headrace.api.computation import Computation
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.ownership.balance import (
+    BalanceView,
     Candidate,
-    Cluster,
     Unowned,
     assign,
     first_intervals,
@@ -41,7 +41,7 @@ Row: TypeAlias = tuple[str, KeyInterval, str, int, int]
 """Computation, interval, owner, records, bytes; ``records`` -1: not listed."""
 
 
-def cluster(*rows: Row, workers: tuple[str, ...] = ("w0", "w1", "w2"), split_key: str = "") -> Cluster:
+def cluster(*rows: Row, workers: tuple[str, ...] = ("w0", "w1", "w2"), split_key: str = "") -> BalanceView:
     """Sequencers count from 1 in the order of the rows; every worker is in its first incarnation."""
     assignments = tuple(
         Assignment(name, interval, at, owner, 1) for at, (name, interval, owner, *_) in enumerate(rows, 1)
@@ -51,7 +51,7 @@ def cluster(*rows: Row, workers: tuple[str, ...] = ("w0", "w1", "w2"), split_key
         for at, (name, _, _, records, size) in enumerate(rows, 1)
         if records >= 0
     }
-    return Cluster(Table(1, 0, (), assignments), [Candidate(worker, 1) for worker in workers], loads)
+    return BalanceView(Table(1, 0, (), assignments), [Candidate(worker, 1) for worker in workers], loads)
 
 
 def change(interval: KeyInterval, owner: str, name: str = "a") -> MintChange:
@@ -284,7 +284,7 @@ def test_nothing_is_balanced_without_live_workers() -> None:
 # By CPU time: 50 ms are worth 100 records
 
 
-def burning(now: Cluster, *cpu_us: int) -> Cluster:
+def burning(now: BalanceView, *cpu_us: int) -> BalanceView:
     """The same, with this CPU time for each interval's user code."""
     loads = {
         sequencer: IntervalLoad(old.computation, sequencer, old.records, old.bytes, old.split_key, 0, used)

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.api.options import EngineOptions
 from headrace.store.client import StoreClient
-from headrace.store.election import ELECTION, Election, Input, Standing, State
+from headrace.store.election import ELECTION, Election, ElectionState, Input, Standing
 from headrace.wire.effects import Effect, Send
 from headrace.wire.messages import (
     STORE,
@@ -66,7 +66,7 @@ class Replica:
         return taken
 
     @property
-    def state(self) -> State:
+    def state(self) -> ElectionState:
         return self.election.state
 
     @property
@@ -92,34 +92,34 @@ def ask(message: Message) -> list[Effect]:
     return [Send(STORE, message)]
 
 
-def in_state(state: State, now: int = 1_000, options: EngineOptions = OPTIONS) -> Replica:
+def in_state(state: ElectionState, now: int = 1_000, options: EngineOptions = OPTIONS) -> Replica:
     """Bring an election that started at ``now`` into a state, by the shortest way."""
     candidate = election(options=options)
     candidate.start(now, 1)
-    if state is State.PEEKING:
+    if state is ElectionState.PEEKING:
         return candidate
-    if state is State.STANDBY:
+    if state is ElectionState.STANDBY:
         candidate.answer(now, Peeked(FIRST, 7, 3))
         return candidate
     candidate.answer(now, Peeked(FIRST, 0, 0))
-    if state is State.CLAIMING:
+    if state is ElectionState.CLAIMING:
         return candidate
     candidate.answer(now, claimed(FIRST + 1))
-    if state is State.RENEWING:
+    if state is ElectionState.RENEWING:
         candidate.tick(candidate.due_us)
     return candidate
 
 
-@pytest.mark.parametrize("state", State)
-def test_each_state_is_reached_as_the_other_tests_assume(state: State) -> None:
+@pytest.mark.parametrize("state", ElectionState)
+def test_each_state_is_reached_as_the_other_tests_assume(state: ElectionState) -> None:
     candidate = in_state(state)
     assert candidate.state is state
 
 
 @pytest.mark.parametrize(
-    ("state", "given"), list(itertools.product(State, Input)), ids=lambda value: value.name.lower()
+    ("state", "given"), list(itertools.product(ElectionState, Input)), ids=lambda value: value.name.lower()
 )
-def test_each_state_and_input_is_declared_or_raises(state: State, given: Input) -> None:
+def test_each_state_and_input_is_declared_or_raises(state: ElectionState, given: Input) -> None:
     candidate = in_state(state)
     if given is Input.CLAIMED:
         candidate.election.epoch, candidate.election.standing = 1, Standing.ACTIVE  # the answer brings it
@@ -137,7 +137,7 @@ def test_a_role_that_nobody_has_held_is_claimed_at_once() -> None:
     assert candidate.start(1_000, 1) == ask(Peek(FIRST, "master"))
     assert candidate.answer(1_001, Peeked(FIRST, 0, 0)) == ask(Claim(FIRST + 1, "master", 0, "master-0#1"))
     assert candidate.answer(1_002, claimed(FIRST + 1)) == []
-    assert (candidate.state, candidate.epoch) == (State.HOLDING, 1)
+    assert (candidate.state, candidate.epoch) == (ElectionState.HOLDING, 1)
 
 
 def test_replicas_take_their_first_turns_a_quarter_of_a_lease_apart() -> None:
@@ -177,24 +177,24 @@ def test_a_holder_that_makes_no_progress_for_a_lease_is_replaced() -> None:
 
 
 def test_a_refused_claim_means_that_another_was_quicker() -> None:
-    candidate = in_state(State.CLAIMING)
+    candidate = in_state(ElectionState.CLAIMING)
     assert candidate.answer(1_010, Refused(FIRST + 1, 1)) == []
-    assert (candidate.state, candidate.epoch, candidate.due_us) == (State.STANDBY, 0, 1_110)
+    assert (candidate.state, candidate.epoch, candidate.due_us) == (ElectionState.STANDBY, 0, 1_110)
     assert candidate.tick(1_110) == ask(Peek(FIRST + 2, "master"))
     assert candidate.answer(1_111, Peeked(FIRST + 2, 1, 1)) == []  # a whole lease again
-    assert candidate.state is State.STANDBY
+    assert candidate.state is ElectionState.STANDBY
 
 
 @pytest.mark.parametrize(
     ("state", "request_"),
     [
-        (State.PEEKING, Peek(FIRST, "master")),
-        (State.CLAIMING, Claim(FIRST + 1, "master", 0, "master-0#1")),
-        (State.RENEWING, Renew(FIRST + 2, "master", 1)),
+        (ElectionState.PEEKING, Peek(FIRST, "master")),
+        (ElectionState.CLAIMING, Claim(FIRST + 1, "master", 0, "master-0#1")),
+        (ElectionState.RENEWING, Renew(FIRST + 2, "master", 1)),
     ],
 )
 def test_silence_and_unavailability_are_answered_by_repeating_the_request(
-    state: State, request_: Peek | Claim | Renew
+    state: ElectionState, request_: Peek | Claim | Renew
 ) -> None:
     candidate = in_state(state)
     asked = candidate.due_us - OPTIONS.store_timeout_us
@@ -207,18 +207,19 @@ def test_silence_and_unavailability_are_answered_by_repeating_the_request(
 
 
 @pytest.mark.parametrize(
-    ("state", "turn_us"), [(State.PEEKING, 200), (State.CLAIMING, 100), (State.RENEWING, 100)]
+    ("state", "turn_us"),
+    [(ElectionState.PEEKING, 200), (ElectionState.CLAIMING, 100), (ElectionState.RENEWING, 100)],
 )
 def test_silence_is_met_when_the_next_turn_comes_however_patient_with_the_store(
-    state: State, turn_us: int
+    state: ElectionState, turn_us: int
 ) -> None:
     candidate = in_state(state, options=replace(OPTIONS, store_timeout_us=10_000))
-    asked = 1_100 if state is State.RENEWING else 1_000
+    asked = 1_100 if state is ElectionState.RENEWING else 1_000
     assert candidate.due_us == asked + turn_us
 
 
 def test_the_holder_renews_four_times_in_a_lease() -> None:
-    candidate = in_state(State.HOLDING, now=0)
+    candidate = in_state(ElectionState.HOLDING, now=0)
     sent = []
     for now in range(1, 401):
         effects = candidate.tick(now)
@@ -231,35 +232,35 @@ def test_the_holder_renews_four_times_in_a_lease() -> None:
 
 
 def test_a_journal_entry_counts_as_a_renewal() -> None:
-    candidate = in_state(State.HOLDING, now=0)
+    candidate = in_state(ElectionState.HOLDING, now=0)
     candidate.election.renewed(70)
     assert candidate.tick(169) == []
     assert candidate.tick(170) == ask(Renew(FIRST + 2, "master", 1))
 
 
 def test_a_late_answer_to_an_earlier_journal_entry_makes_no_turn_earlier() -> None:
-    candidate = in_state(State.HOLDING, now=1_000)
+    candidate = in_state(ElectionState.HOLDING, now=1_000)
     candidate.election.renewed(950)
     assert candidate.due_us == 1_100
 
 
 def test_a_refused_renewal_ends_the_tenure() -> None:
-    candidate = in_state(State.RENEWING)
+    candidate = in_state(ElectionState.RENEWING)
     assert candidate.answer(2_000, Refused(FIRST + 2, 9)) == []
-    assert (candidate.state, candidate.epoch) == (State.STANDBY, 0)
+    assert (candidate.state, candidate.epoch) == (ElectionState.STANDBY, 0)
 
 
 def test_a_refused_journal_entry_ends_the_tenure() -> None:
-    candidate = in_state(State.HOLDING)
+    candidate = in_state(ElectionState.HOLDING)
     candidate.election.refused(2_000)
-    assert (candidate.state, candidate.epoch, candidate.due_us) == (State.STANDBY, 0, 2_100)
+    assert (candidate.state, candidate.epoch, candidate.due_us) == (ElectionState.STANDBY, 0, 2_100)
 
 
 @pytest.mark.parametrize(
     "answer", [Peeked(FIRST + 9, 0, 0), claimed(FIRST + 9), Renewed(FIRST + 9), Refused(FIRST + 9, 4)]
 )
-@pytest.mark.parametrize("state", State)
-def test_answers_to_other_requests_change_nothing(state: State, answer: Claimed) -> None:
+@pytest.mark.parametrize("state", ElectionState)
+def test_answers_to_other_requests_change_nothing(state: ElectionState, answer: Claimed) -> None:
     candidate = in_state(state)
     assert candidate.answer(2_000, answer) == []
     assert candidate.state is state
@@ -278,7 +279,7 @@ def test_a_former_incarnations_claim_does_not_make_its_successor_the_holder() ->
 
 
 def test_its_owner_is_told_when_it_becomes_the_holder_and_when_it_is_the_holder_no_longer() -> None:
-    candidate = in_state(State.HOLDING)
+    candidate = in_state(ElectionState.HOLDING)
     assert candidate.told == [claimed(FIRST + 1)]
     candidate.tick(candidate.due_us)
     candidate.answer(2_000, Refused(FIRST + 2, 9))
@@ -286,35 +287,35 @@ def test_its_owner_is_told_when_it_becomes_the_holder_and_when_it_is_the_holder_
 
 
 def test_a_refused_claim_is_not_announced() -> None:
-    candidate = in_state(State.CLAIMING)
+    candidate = in_state(ElectionState.CLAIMING)
     candidate.answer(1_010, Refused(FIRST + 1, 1))
     assert candidate.told == []
 
 
 def test_a_clock_that_is_put_back_delays_no_turn_beyond_one_and_shortens_no_lease() -> None:
-    candidate = in_state(State.STANDBY, now=1_000_000)
+    candidate = in_state(ElectionState.STANDBY, now=1_000_000)
     candidate.set_clock_back(500)
     assert candidate.tick(599) == []
     assert candidate.tick(600) == ask(Peek(FIRST + 1, "master"))
     assert candidate.answer(601, Peeked(FIRST + 1, 7, 3)) == []
     assert candidate.tick(800) == ask(Peek(FIRST + 2, "master"))
     assert candidate.answer(899, Peeked(FIRST + 2, 7, 3)) == []  # 399 since the clock was put back
-    assert candidate.state is State.STANDBY
+    assert candidate.state is ElectionState.STANDBY
     assert candidate.tick(1_000) == ask(Peek(FIRST + 3, "master"))
     assert candidate.answer(1_001, Peeked(FIRST + 3, 7, 3)) == ask(
         Claim(FIRST + 4, "master", 7, "master-0#1")
     )
 
 
-@pytest.mark.parametrize("state", State)
-def test_a_clock_that_is_put_back_leaves_nothing_waiting_for_longer_than_a_turn(state: State) -> None:
+@pytest.mark.parametrize("state", ElectionState)
+def test_a_clock_that_is_put_back_leaves_nothing_waiting_for_longer_than_a_turn(state: ElectionState) -> None:
     candidate = in_state(state, now=1_000_000)
     candidate.set_clock_back(500)
     assert candidate.due_us <= 600
     # Nor does an answer to what was asked before.
-    if state is State.PEEKING:
+    if state is ElectionState.PEEKING:
         candidate.answer(510, Peeked(FIRST, 7, 3))
         assert candidate.due_us <= 710
-    if state is State.RENEWING:
+    if state is ElectionState.RENEWING:
         candidate.answer(510, Renewed(FIRST + 2))
         assert candidate.due_us <= 610

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace_properties.search.run_error import RunError, Stop
+from headrace_properties.search.run_error import RunError, StopCause
 
 
 class ProcessEndedEarlyError(Exception):
@@ -16,15 +16,15 @@ class AssertionErrorOfMine(Exception):  # noqa: N818
 @pytest.mark.parametrize(
     ("error", "stop"),
     [
-        (RunError.of(AssertionError("the row and the cache differ")), Stop.DEFECT),
-        (RunError.of(AssertionErrorOfMine("no")), Stop.RAISED),
-        (RunError.of(ProcessEndedEarlyError("no")), Stop.RAISED),
-        (RunError.of(ValueError("a: b\n  c: d")), Stop.RAISED),
-        (RunError.ended("user code ended its process (killed by signal SIGSEGV)"), Stop.ENDED),
+        (RunError.of(AssertionError("the row and the cache differ")), StopCause.DEFECT),
+        (RunError.of(AssertionErrorOfMine("no")), StopCause.RAISED),
+        (RunError.of(ProcessEndedEarlyError("no")), StopCause.RAISED),
+        (RunError.of(ValueError("a: b\n  c: d")), StopCause.RAISED),
+        (RunError.ended("user code ended its process (killed by signal SIGSEGV)"), StopCause.ENDED),
     ],
 )
 def test_how_a_run_was_stopped_is_told_by_its_kind_and_not_by_the_first_letters(
-    error: RunError, stop: Stop
+    error: RunError, stop: StopCause
 ) -> None:
     assert error.stop is stop
     assert RunError.read(str(error)) == error

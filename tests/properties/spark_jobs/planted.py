@@ -22,7 +22,7 @@ from headrace_sim.spark.job import (
     SparkSink,
     TimeMode,
     TransformWithState,
-    Watermark,
+    WatermarkStep,
 )
 from tests.stateful import StatefulProcessor
 
@@ -333,7 +333,7 @@ class OpeningOnce(SumByMinute):
 
 
 def job(processor: StatefulProcessor, *, delay_s: int = 10, pandas: bool = False) -> SparkJob:
-    watched = SparkJob(INPUT).then(Watermark("at", delay_s * 1_000_000, INPUT, "here:1"))
+    watched = SparkJob(INPUT).then(WatermarkStep("at", delay_s * 1_000_000, INPUT, "here:1"))
     return watched.then(
         TransformWithState(
             processor, ("k",), OUTPUT, OutputMode.APPEND, TimeMode.EVENT_TIME, pandas, place="here:2"

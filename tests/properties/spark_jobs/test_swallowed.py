@@ -15,7 +15,7 @@ from headrace_properties.spark_jobs.explaining import explain_query
 from headrace_properties.spark_jobs.job_findings import JobFailsError
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.job import ApplyWithState, OutputMode, SparkJob, Watermark
+from headrace_sim.spark.job import ApplyWithState, OutputMode, SparkJob, WatermarkStep
 from tests.properties.spark_jobs.planted import INPUT, OUTPUT, Processor, at, by_clock
 
 FEED = [[("a", at(1), 1), ("b", at(2), 30)], [("a", at(3), 40), ("b", at(4), 5)]]
@@ -264,7 +264,7 @@ def test_errors_of_a_group_state_are_heard(function: Any, called: str) -> None:
     step = ApplyWithState(
         function, ("k",), OUTPUT, parse_schema("n INT"), OutputMode.APPEND, "EventTimeTimeout", "here:1"
     )
-    job = SparkJob(INPUT).then(Watermark("at", 0, INPUT)).then(step)
+    job = SparkJob(INPUT).then(WatermarkStep("at", 0, INPUT)).then(step)
     findings = check_job(job, [[row] for batch in FEED for row in batch], schedules=1, allow=ALLOW).findings
     assert [
         finding.message[: len(called)] for finding in findings if finding.trial.cause is Cause.SWALLOWED

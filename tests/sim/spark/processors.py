@@ -17,8 +17,15 @@ from pyspark.sql import Row
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.job import InitialState, OutputMode, SparkJob, TimeMode, TransformWithState, Watermark
-from headrace_sim.spark.query.queries import Batch, Outcome, run_job
+from headrace_sim.spark.job import (
+    InitialState,
+    OutputMode,
+    SparkJob,
+    TimeMode,
+    TransformWithState,
+    WatermarkStep,
+)
+from headrace_sim.spark.query.queries import OffsetLogEntry, Outcome, run_job
 from headrace_sim.spark.query.schedules import Schedule
 from tests.stateful import StatefulProcessor
 
@@ -642,7 +649,7 @@ class Case:
         """Return the job."""
         job = SparkJob(INPUT)
         if self.mode is TimeMode.EVENT_TIME:
-            job = job.then(Watermark("at", (self.watermark_ms or 0) * 1000, INPUT))
+            job = job.then(WatermarkStep("at", (self.watermark_ms or 0) * 1000, INPUT))
         made = self.processor()
         pandas = isinstance(made, PandasSums)
         job = job.then(
@@ -749,7 +756,7 @@ def simulated(case: Case, clock: Sequence[tuple[int, int]] = ()) -> dict[str, An
         steps = tuple(after - before for before, after in pairwise(times))
         schedule = Schedule(tuple(rows for _, rows in clock), start_ms=times[0], steps_ms=steps)
 
-        def take(batch: Batch, found: Outcome) -> None:
+        def take(batch: OffsetLogEntry, found: Outcome) -> None:
             nonlocal outcome
             if batch.number == len(clock) - 1:
                 outcome = copy.deepcopy(found)  # what follows, Spark did not get to do

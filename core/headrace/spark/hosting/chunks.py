@@ -80,7 +80,7 @@ class WaitingRecords(msgspec.Struct, array_like=True, frozen=True):
     records: int
 
 
-class Header(msgspec.Struct, array_like=True):
+class IntervalHeader(msgspec.Struct, array_like=True):
     """What is known of an interval without reading its rows.
 
     Attributes:
@@ -171,7 +171,7 @@ class _PackedRow(msgspec.Struct, array_like=True, gc=False):
 _Entry = tuple[Dues | None, msgspec.Raw]
 
 _encode = msgspec.msgpack.Encoder().encode
-decode_header = msgspec.msgpack.Decoder(Header).decode
+decode_header = msgspec.msgpack.Decoder(IntervalHeader).decode
 _decode_chunk = msgspec.msgpack.Decoder(dict[str, _Entry]).decode
 _decode_row = msgspec.msgpack.Decoder(_PackedRow).decode
 
@@ -198,13 +198,17 @@ class Chunks:
     """
 
     def __init__(
-        self, store: IntervalStore, divisor: int, bucket_us: int | None = None, header: Header | None = None
+        self,
+        store: IntervalStore,
+        divisor: int,
+        bucket_us: int | None = None,
+        header: IntervalHeader | None = None,
     ) -> None:
         self._store = store
         self._divisor = divisor
         self._bucket_us = bucket_us
         data = store.header() if header is None else None
-        self.header = header or (Header() if data is None else decode_header(data))
+        self.header = header or (IntervalHeader() if data is None else decode_header(data))
         self._loaded: dict[int, dict[str, _Entry]] = {}
         self._sizes: dict[int, int] = {}
         self._timers: dict[str, int] = {}

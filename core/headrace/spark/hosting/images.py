@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from headrace.api.time import MIN_TIME
-from headrace.spark.hosting.chunks import Chunks, Header, IntervalStore, MemoryStore, decode_header
+from headrace.spark.hosting.chunks import Chunks, IntervalHeader, IntervalStore, MemoryStore, decode_header
 from headrace.spark.hosting.interval_task import next_timer_ms
 from headrace.spark.hosting.layout import JobPlan, computation_of
 from headrace.spark.hosting.waiting import Limited, WaitingRoom
@@ -81,7 +81,7 @@ class _Interval:
         self.waiting: list[Limited] = list(WaitingRoom(read.header, store, {}).all())
 
 
-def _take_over(header: Header, old: list[_Interval], place: int, intervals: int) -> None:
+def _take_over(header: IntervalHeader, old: list[_Interval], place: int, intervals: int) -> None:
     """Set what a new interval knows of its input, and its part of the counts."""
     known = [before.header for before in old]
     header.sequencer = max(before.sequencer for before in known)

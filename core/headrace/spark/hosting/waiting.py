@@ -17,7 +17,7 @@ import msgspec
 
 from headrace.api.time import MAX_TIME
 from headrace.rules import RULES
-from headrace.spark.hosting.chunks import Buckets, Header, IntervalStore, WaitingRecords
+from headrace.spark.hosting.chunks import Buckets, IntervalHeader, IntervalStore, WaitingRecords
 from headrace.spark.hosting.parcels import Packed
 
 RECORDS_IN_CHUNK = 1_000
@@ -44,7 +44,7 @@ class WaitingRoom:
         limits: the skew limit of each injector that has one, microseconds.
     """
 
-    header: Header
+    header: IntervalHeader
     store: IntervalStore
     limits: Mapping[str, int]
 

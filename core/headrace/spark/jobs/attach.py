@@ -29,7 +29,7 @@ from headrace.spark.hosting.parcels import PARCEL_SCHEMA
 from headrace.spark.hosting.processor import LevelProcessor, PipelineProcessor, bounded
 from headrace.spark.jobs.heartbeats import PROCESS_COLUMN, Heartbeats, shaped_like
 from headrace.spark.sources.schema import WATERMARK_COLUMN
-from headrace.spark.sources.wall_clock import Clock, read_clock
+from headrace.spark.sources.wall_clock import WallTimerCheck, read_clock
 
 _PREPARED = (*SOURCE_COLUMNS, WATERMARK_COLUMN)
 
@@ -100,7 +100,7 @@ def attach(
     """
     if is_streaming(inputs):
         check_followed(pipeline, inputs, "your own query on the outputs of attach")
-    clock = None if clock_us is None else Clock(clock_us)
+    clock = None if clock_us is None else WallTimerCheck(clock_us)
     layout = JobPlan(pipeline, intervals, history=sample_of(history))
     parcels = attached(pipeline, inputs, layout, clock=clock)
     return unpacked(parcels, pipeline, tallies=tallies)
@@ -131,7 +131,7 @@ def attached(
     inputs: Inputs,
     layout: JobPlan,
     *,
-    clock: Clock | None,
+    clock: WallTimerCheck | None,
     wall_timers: bool = True,
     heartbeats: Heartbeats | None = None,
 ) -> DataFrame:
@@ -263,7 +263,7 @@ def delay_of(given: Input | DataFrame) -> int:
     return given.delay_us if isinstance(given, Input) else 0
 
 
-def _ticks(like: DataFrame, clock: Clock) -> DataFrame:
+def _ticks(like: DataFrame, clock: WallTimerCheck) -> DataFrame:
     """Return rows that tell that wall time has passed. They have no watermark, so they hold nothing back."""
     told = {"injector": F.lit(CLOCK), "timestamp": F.col("slowest")}
     return shaped_like(like, read_clock(like.sparkSession, clock), told)

@@ -17,7 +17,7 @@ from headrace.spark.hosting.parcels import Tally
 from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.running import Progress
 from headrace.spark.runtime.files import replace_file, scratch
-from headrace.spark.sources.wall_clock import ASKED, Clock, ClockFile, encode_told
+from headrace.spark.sources.wall_clock import ASKED, ClockFile, WallTimerCheck, encode_told
 
 
 class DrivenClock:
@@ -40,7 +40,7 @@ class DrivenClock:
         self._path = scratch() / f"clock-{uuid4().hex}.json"
         self._lock = Lock()
         self._told = ClockFile(None)
-        self.clock = Clock(every_us, str(self._path))
+        self.clock = WallTimerCheck(every_us, str(self._path))
 
     def take(self, tallies: Iterable[Tally]) -> None:
         """Learn from a micro-batch's tallies when the next wall timer is due, and how far the slowest computation is."""

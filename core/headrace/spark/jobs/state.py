@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from headrace.api.records import Clock
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.spark.errors import SparkHostError
-from headrace.spark.hosting.chunks import Header, chunk_of, decode_header, rows_of
+from headrace.spark.hosting.chunks import IntervalHeader, chunk_of, decode_header, rows_of
 from headrace.spark.hosting.fused import HEADERS, decode_headers
 from headrace.spark.hosting.layout import computation_of, interval_of, number_of
 from headrace.spark.jobs.job import check_computation, checkpoint_of, last_committed, shape_of_job
@@ -202,7 +202,7 @@ class StoredState:
         self._fused = fused
         self._chunks_at = ("values", _GROUP) if fused else ("chunks", "key.group")
 
-    def headers(self) -> dict[str, Header]:
+    def headers(self) -> dict[str, IntervalHeader]:
         """Read the header of each interval, by group."""
         return {group: decode_header(data) for group, data in self._headers().items()}
 
@@ -285,7 +285,7 @@ def _plain(checkpoint: Place) -> str:
     return str(link)
 
 
-def _interval(group: str, header: Header) -> IntervalState:
+def _interval(group: str, header: IntervalHeader) -> IntervalState:
     return IntervalState(
         number_of(group), header.rows, header.timers, header.state_bytes, header.records, _known_time(header.low),
         _known_time(header.held), {sender: low for sender, low in header.holds.items() if MIN_TIME < low < MAX_TIME},

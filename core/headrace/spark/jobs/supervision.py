@@ -48,7 +48,7 @@ class Job(Protocol):
         ...
 
 
-class Phase(enum.Enum):
+class SupervisorPhase(enum.Enum):
     """What a supervisor does."""
 
     STARTING = "starting"
@@ -106,7 +106,7 @@ class Status:
         progress: of each computation, as last known.
     """
 
-    phase: Phase = Phase.STARTING
+    phase: SupervisorPhase = SupervisorPhase.STARTING
     restarts: int = 0
     error: Exception | None = None
     progress: tuple[ComputationProgress, ...] = ()
@@ -146,25 +146,25 @@ class Supervisor:
             began = time.monotonic()
             error = self._run_once()
             if error is None or self._should_stop():
-                return self._change(Phase.STOPPED, error=error or self._status.error)
+                return self._change(SupervisorPhase.STOPPED, error=error or self._status.error)
             if (time.monotonic() - began) * SECOND >= self._policy.well_after_us:
                 in_a_row = 0
             in_a_row += 1
             if isinstance(error, _FINAL) or in_a_row > self._policy.most:
-                return self._change(Phase.FAILED, error=error)
+                return self._change(SupervisorPhase.FAILED, error=error)
             wait_s = self._policy.delay_us(in_a_row) / SECOND
-            self._change(Phase.WAITING, error=error, wait_s=wait_s)
+            self._change(SupervisorPhase.WAITING, error=error, wait_s=wait_s)
             self._wait(wait_s)
             if self._should_stop():
-                return self._change(Phase.STOPPED, error=error)
-            self._change(Phase.STARTING, error=error, restarts=self._status.restarts + 1)
+                return self._change(SupervisorPhase.STOPPED, error=error)
+            self._change(SupervisorPhase.STARTING, error=error, restarts=self._status.restarts + 1)
 
     def _run_once(self) -> Exception | None:
         """Run the job until it ends; return the error that ended it, or ``None`` if it was to stop."""
         job = None
         try:
             job = self._start()
-            self._change(Phase.RUNNING)
+            self._change(SupervisorPhase.RUNNING)
             while not self._should_stop():
                 ended = job.await_termination(_LOOK_EVERY_S)
                 self._status = replace(self._status, progress=job.progress())
@@ -194,7 +194,7 @@ class Supervisor:
         while not self._should_stop() and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, _LOOK_EVERY_S))
 
-    def _change(self, phase: Phase, *, wait_s: float = 0.0, **changes: Any) -> Status:
+    def _change(self, phase: SupervisorPhase, *, wait_s: float = 0.0, **changes: Any) -> Status:
         self._status = replace(self._status, phase=phase, **changes)
         self._on_change(self._status, wait_s)
         return self._status

@@ -50,7 +50,7 @@ class SlotEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     files: tuple[str, ...] = ()
 
 
-class Contents(msgspec.Struct):
+class LogContents(msgspec.Struct):
     """What the slots of a log add up to.
 
     Attributes:
@@ -74,7 +74,7 @@ class Contents(msgspec.Struct):
 
 class _Slot(msgspec.Struct, frozen=True):
     entry: SlotEntry
-    before: Contents | None = None
+    before: LogContents | None = None
 
 
 _encode = msgspec.json.encode
@@ -94,7 +94,7 @@ class FileLog:
     def __init__(self, directory: HadoopPath) -> None:
         self._folder = directory / _LOG
         self._next = 0
-        self.contents = Contents()
+        self.contents = LogContents()
 
     def read(self) -> int:
         """Read the slots that were taken since; return how many are."""

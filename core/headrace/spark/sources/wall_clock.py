@@ -32,7 +32,7 @@ ASKED = "asked_tick"
 """Field of an offset: the last tick that the driver requested. Only a clock's offset has it."""
 
 
-class Clock(msgspec.Struct, frozen=True):
+class WallTimerCheck(msgspec.Struct, frozen=True):
     """How to check for due wall timers.
 
     Attributes:
@@ -74,7 +74,7 @@ class Looks:
         clock: the clock.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: WallTimerCheck) -> None:
         self._clock = clock
         self._looked_us: int | None = None
 
@@ -100,14 +100,14 @@ class Looks:
         return due_us is not None and due_us <= time.time_ns() // 1_000
 
 
-def read_clock(spark: SparkSession, clock: Clock) -> DataFrame:
+def read_clock(spark: SparkSession, clock: WallTimerCheck) -> DataFrame:
     """Return a streaming DataFrame with a row for each tick: its number, and the slowest low watermark; null: not known."""
     told = msgspec.json.encode(clock).decode()
     return read_stream(spark, FORMAT, "tick long, slowest long", _reader, clock=told)
 
 
 def _reader(options: Mapping[str, str]) -> "ClockReader":
-    return ClockReader(msgspec.json.decode(options["clock"], type=Clock))
+    return ClockReader(msgspec.json.decode(options["clock"], type=WallTimerCheck))
 
 
 class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -117,7 +117,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         clock: the clock.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: WallTimerCheck) -> None:
         self._looks = Looks(clock)
         self._is_stopped = False
 

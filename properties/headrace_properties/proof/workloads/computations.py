@@ -112,7 +112,7 @@ class Prompt(Telling):
         context.produce(self._output, state["overtaken"])
 
 
-class Chain(Telling):
+class TimerChain(Telling):
     """Sets timers in timers: three more behind the end of each window. It counts those that fire out of order: none may (4.6)."""
 
     def initial_state(self) -> dict[str, int]:

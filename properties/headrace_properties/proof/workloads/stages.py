@@ -23,7 +23,6 @@ from headrace.wire.effects import SourceEvent, SourceRecord, SourceWatermark
 from headrace.wire.rows import StoredTimer
 from headrace_properties.proof.workloads.computations import (
     HOUR_US,
-    Chain,
     Counting,
     Echo,
     Failing,
@@ -37,6 +36,7 @@ from headrace_properties.proof.workloads.computations import (
     Stragglers,
     SumPerSecond,
     Sums,
+    TimerChain,
     Windows,
 )
 from headrace_properties.proof.workloads.workload import RECORDS, SHORT, Workload, city, letters, same
@@ -420,7 +420,7 @@ def chains() -> Workload:
     """Timers that timers set, due before others of the same key that are due already."""
     pipeline = Pipeline("chains")
     pipeline.injector("letters")
-    pipeline.add(Chain("counts"), name="clerks", inputs={"letters": city}, outputs=["counts"])
+    pipeline.add(TimerChain("counts"), name="clerks", inputs={"letters": city}, outputs=["counts"])
     feed = letters(pipeline, "chains", records=8, lag_us=1_200 * MILLISECOND)
     return Workload("chains", pipeline, feed, SHORT, settled=True)
 

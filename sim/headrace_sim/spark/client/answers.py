@@ -36,7 +36,7 @@ from headrace_sim.spark.plan.expressions import user_function
 from headrace_sim.spark.plan.handles import object_of
 from headrace_sim.spark.plan.relations import Compiler, Computed, local_rows, observing
 from headrace_sim.spark.plan.selects import Queries
-from headrace_sim.spark.plan.sql import NoChange, Setting, Unread
+from headrace_sim.spark.plan.sql import NoChange, ServerQuery, Setting
 from headrace_sim.spark.plan.streams import Splitter, inlined
 from headrace_sim.spark.refusals import CannotFollowError, users_place
 from headrace_sim.spark.tables.statements import CreateView, DropView, IfExists
@@ -353,7 +353,7 @@ class Answers:
     def _sql(self, command: Any, answer: Any) -> None:
         call = sql_command(command, self._sql_queries(place := users_place()), place)
         meaning = call.meaning()
-        if isinstance(meaning, Unread):
+        if isinstance(meaning, ServerQuery):
             self._unread[_text_in(meaning.relation)] = f"{call.query.query.strip()!r}, {meaning.problem}"
             meaning = meaning.relation
         if not isinstance(meaning, pb.Relation):

@@ -71,7 +71,7 @@ _OF_THE_JVM = {
 """What programs log of the JVM: as of a small one. None: it is asked further."""
 
 
-class Context:
+class ClientContext:
     """Replaces ``SparkContext``. ``settings``: of its session: has ``get`` and ``set``."""
 
     applicationId = "local-0"
@@ -153,7 +153,7 @@ def contexts_without_spark(session: Callable[[], Any]) -> Iterator[None]:
         given |= {"spark.app.name": appName} if appName is not None else {}
         for key, value in given.items():
             session().conf.set(key, value)
-        self.__class__, self._settings = Context, session().conf
+        self.__class__, self._settings = ClientContext, session().conf
 
     def become_session(self: Any, *_: Any, **__: Any) -> None:
         current = session()

@@ -21,7 +21,6 @@ from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.refusals import CannotFollowError, is_library, users_place
 from headrace_sim.spark.tables.statements import (
-    Act,
     Assignment,
     Clause,
     CreateTable,
@@ -29,6 +28,7 @@ from headrace_sim.spark.tables.statements import (
     IfExists,
     Match,
     Merge,
+    MergeAction,
     TableStatement,
     Update,
 )
@@ -150,35 +150,35 @@ class DeltaMergeBuilder(_Refusing):
         self._merge = merge
 
     def _with(
-        self, match: Match, act: Act, condition: Any, values: _Values | None = None
+        self, match: Match, act: MergeAction, condition: Any, values: _Values | None = None
     ) -> "DeltaMergeBuilder":
         clause = Clause(match, act, _condition(condition), None if values is None else _assignments(values))
         return DeltaMergeBuilder(replace(self._merge, clauses=(*self._merge.clauses, clause)))
 
     def whenMatchedUpdate(self, condition: Any = None, set: _Values | None = None) -> "DeltaMergeBuilder":
-        return self._with(Match.MATCHED, Act.UPDATE, condition, set or {})
+        return self._with(Match.MATCHED, MergeAction.UPDATE, condition, set or {})
 
     def whenMatchedUpdateAll(self, condition: Any = None) -> "DeltaMergeBuilder":
-        return self._with(Match.MATCHED, Act.UPDATE, condition)
+        return self._with(Match.MATCHED, MergeAction.UPDATE, condition)
 
     def whenMatchedDelete(self, condition: Any = None) -> "DeltaMergeBuilder":
-        return self._with(Match.MATCHED, Act.DELETE, condition)
+        return self._with(Match.MATCHED, MergeAction.DELETE, condition)
 
     def whenNotMatchedInsert(
         self, condition: Any = None, values: _Values | None = None
     ) -> "DeltaMergeBuilder":
-        return self._with(Match.NOT_MATCHED, Act.INSERT, condition, values or {})
+        return self._with(Match.NOT_MATCHED, MergeAction.INSERT, condition, values or {})
 
     def whenNotMatchedInsertAll(self, condition: Any = None) -> "DeltaMergeBuilder":
-        return self._with(Match.NOT_MATCHED, Act.INSERT, condition)
+        return self._with(Match.NOT_MATCHED, MergeAction.INSERT, condition)
 
     def whenNotMatchedBySourceUpdate(
         self, condition: Any = None, set: _Values | None = None
     ) -> "DeltaMergeBuilder":
-        return self._with(Match.NOT_MATCHED_BY_SOURCE, Act.UPDATE, condition, set or {})
+        return self._with(Match.NOT_MATCHED_BY_SOURCE, MergeAction.UPDATE, condition, set or {})
 
     def whenNotMatchedBySourceDelete(self, condition: Any = None) -> "DeltaMergeBuilder":
-        return self._with(Match.NOT_MATCHED_BY_SOURCE, Act.DELETE, condition)
+        return self._with(Match.NOT_MATCHED_BY_SOURCE, MergeAction.DELETE, condition)
 
     def withSchemaEvolution(self) -> "DeltaMergeBuilder":
         return DeltaMergeBuilder(replace(self._merge, evolves=True))

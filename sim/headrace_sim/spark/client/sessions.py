@@ -24,7 +24,7 @@ from pyspark.sql.connect.udf import UserDefinedFunction as ConnectFunction
 from pyspark.sql.udf import UserDefinedFunction
 
 from headrace_sim.spark.client.answers import PLACES, Answers
-from headrace_sim.spark.client.contexts import Context, JavaName, contexts_without_spark
+from headrace_sim.spark.client.contexts import ClientContext, JavaName, contexts_without_spark
 from headrace_sim.spark.client.delta_tables import delta_without_java
 from headrace_sim.spark.client.pyspark_clients import ChannelBuilder, frame_of, noted, with_values
 from headrace_sim.spark.client.rdds import RowsOfFrame
@@ -114,9 +114,9 @@ class ClientSession(ConnectSession):
         return frame_of(_Given(rows), self)
 
     @property
-    def sparkContext(self) -> Context:
+    def sparkContext(self) -> ClientContext:
         """A Spark context, for jobs that set its log level or the pool of their jobs."""
-        return Context(self.conf)
+        return ClientContext(self.conf)
 
     _sc = sparkContext
     _jvm = JavaName()

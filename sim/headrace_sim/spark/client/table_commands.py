@@ -13,7 +13,7 @@ from headrace_sim.spark.job import StreamSource
 from headrace_sim.spark.plan.expressions import Reading
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.tables.connectors import TARGETS
-from headrace_sim.spark.tables.statements import Act, Assignment, Clause, Match, Merge
+from headrace_sim.spark.tables.statements import Assignment, Clause, Match, Merge, MergeAction
 from headrace_sim.spark.tables.table_files import rows_of_files
 from headrace_sim.spark.tables.tables import Tables
 
@@ -34,7 +34,7 @@ def merge_statement(command: Any, read: Reading) -> Merge:
 
 def _clause(match: Match, action: Any, read: Reading) -> Clause:
     kind = pb.MergeAction.ActionType.Name(action.action_type).removeprefix("ACTION_TYPE_")
-    act = Act(kind.removesuffix("_STAR"))
+    act = MergeAction(kind.removesuffix("_STAR"))
     condition = read(action.condition) if action.HasField("condition") else None
     pairs = [(read(part.key), read(part.value)) for part in action.assignments]
     assignments = tuple(Assignment(str(key.args[0]), value) for key, value in pairs)

@@ -23,7 +23,7 @@ from headrace_sim.spark.job import (
     Step,
     StreamSource,
     TransformWithState,
-    Watermark,
+    WatermarkStep,
 )
 from headrace_sim.spark.laboratory.hosted import place_of_sink, writer_of_pipeline
 from headrace_sim.spark.plan.streams import PARAMETER
@@ -131,7 +131,7 @@ def _written(job: SparkJob, spark: SparkSession) -> DataStreamWriter:
 def stepped(frame: Any, step: Step) -> DataFrame:
     """Return a stream behind a step. Raise `SparkJobError` if only the simulation computes it."""
     match step:
-        case Watermark():
+        case WatermarkStep():
             return frame.withWatermark(step.column, f"{step.delay_us} microseconds")
         case MapInPandas():
             return frame.mapInPandas(step.function, step.output)

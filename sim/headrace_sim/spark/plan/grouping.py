@@ -72,7 +72,7 @@ def renamed(tree: exp.Expr, aliases: Mapping[str, exp.Expr], *, whole: bool = Tr
     return made
 
 
-class Grouping:
+class GroupByClause:
     """The keys and the aggregates of a query, under the names that they have as columns.
 
     ``group``: the clause, if any. ``items``: what is selected. ``aliases``: what was selected under names that no column has.

@@ -15,7 +15,7 @@ from sqlglot import exp
 from headrace_sim.spark.columns.grammar import SqlTextError, refuse_unread, shown_text, text_of, tree_of
 from headrace_sim.spark.columns.recorded import shown
 from headrace_sim.spark.columns.sql_text import recorded_of_tree
-from headrace_sim.spark.plan.grouping import Grouping, is_aggregated, renamed
+from headrace_sim.spark.plan.grouping import GroupByClause, is_aggregated, renamed
 
 View = Callable[[str], pb.Relation | None]
 Columns = Callable[[pb.Relation], Sequence[str]]
@@ -202,7 +202,7 @@ class Queries:
         if not distinct:
             order = [renamed(_of_place(one, items), aliases) for one in order]
         if tree.args.get("group") or is_aggregated([*items, *conditions]):
-            grouping = Grouping(tree.args.get("group"), items, inner_aliases)
+            grouping = GroupByClause(tree.args.get("group"), items, inner_aliases)
             items = [grouping.item(item) for item in items]
             order = order if distinct else [grouping.over(one) for one in order]
             conditions = [grouping.over(condition) for condition in conditions]
@@ -227,7 +227,7 @@ class Queries:
         refuse_unread(distinct, ())
         return self.make("deduplicate", input=rows, all_columns_as_keys=True)
 
-    def _aggregated(self, grouping: Grouping, inner: pb.Relation | None) -> pb.Relation:
+    def _aggregated(self, grouping: GroupByClause, inner: pb.Relation | None) -> pb.Relation:
         return self.make(
             "aggregate", group_type=pb.Aggregate.GroupType.Value(f"GROUP_TYPE_{grouping.kind}"),
             input=self.project(None, []) if inner is None else inner,

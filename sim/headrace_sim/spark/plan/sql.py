@@ -22,7 +22,6 @@ from headrace_sim.spark.columns.sql_text import recorded_of_tree
 from headrace_sim.spark.plan.selects import Queries, table_name
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.tables.statements import (
-    Act,
     Assignment,
     Clause,
     CreateTable,
@@ -34,6 +33,7 @@ from headrace_sim.spark.tables.statements import (
     Insert,
     Match,
     Merge,
+    MergeAction,
     Statement,
     Truncate,
     Update,
@@ -51,7 +51,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class ServerQuery:
     """A query that only a real Spark can run."""
 
     relation: pb.Relation  # it, with the views that it may name
@@ -63,7 +63,7 @@ class NoChange:
     """What changes no row of a table: ``CACHE TABLE``, ``CREATE DATABASE``."""
 
 
-Meaning: TypeAlias = pb.Relation | Unread | Statement | Setting | NoChange
+Meaning: TypeAlias = pb.Relation | ServerQuery | Statement | Setting | NoChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +88,13 @@ class SqlText:
             tree = self._with_parameters(tree_of(_EVOLVES.sub("MERGE", self.text)))
         except SqlTextError as error:
             if _IS_QUERY.match(self.text):
-                return Unread(whole(), str(error))
+                return ServerQuery(whole(), str(error))
             self._refuse(error)
         if isinstance(tree, (exp.Query, exp.Values)):
             try:
                 return queries.relation(tree)
             except SqlTextError as error:
-                return Unread(whole(), str(error))
+                return ServerQuery(whole(), str(error))
         try:
             return _Statements(self, queries).read(tree)
         except (SqlTextError, SchemaTextError) as error:
@@ -195,19 +195,21 @@ class _Statements:
             match = Match.NOT_MATCHED_BY_SOURCE
         then, condition = when.args["then"], self.condition(when.args.get("condition"))
         if isinstance(then, exp.Var) and then.name.upper() == "DELETE":
-            return Clause(match, Act.DELETE, condition)
+            return Clause(match, MergeAction.DELETE, condition)
         if isinstance(then, exp.Update):
             refuse_unread(then, ("expressions",))
             stars = _is_star(then.args.get("expressions"))
-            return Clause(match, Act.UPDATE, condition, None if stars else self.assignments(then.expressions))
+            return Clause(
+                match, MergeAction.UPDATE, condition, None if stars else self.assignments(then.expressions)
+            )
         if not isinstance(then, exp.Insert):
             raise SqlTextError(f"at {shown_text(when)!r}")
         refuse_unread(then, ("this", "expression"))
         if _is_star(then.this) or (then.this is None and _is_star(then.expression)):
-            return Clause(match, Act.INSERT, condition)
+            return Clause(match, MergeAction.INSERT, condition)
         pairs = zip(then.this.expressions, then.expression.expressions, strict=True)
         values = tuple(Assignment(name.name, self.column(value)) for name, value in pairs)
-        return Clause(match, Act.INSERT, condition, values)
+        return Clause(match, MergeAction.INSERT, condition, values)
 
     def insert(self, tree: exp.Insert) -> Meaning:
         target, columns = tree.this, ()

@@ -16,7 +16,6 @@ from headrace_sim.spark.columns.recorded import USER_FUNCTION, Recorded, shown
 from headrace_sim.spark.job import (
     Aggregate,
     ApplyWithState,
-    Branch,
     Columns,
     Deduplicate,
     InitialState,
@@ -27,13 +26,14 @@ from headrace_sim.spark.job import (
     SparkJobError,
     SparksOwn,
     Step,
+    StreamBranch,
     StreamJoin,
     StreamSource,
     TimeMode,
     TransformWithState,
     Union,
     UsersOwn,
-    Watermark,
+    WatermarkStep,
 )
 from headrace_sim.spark.plan.expressions import expressions_in, kind_of, refuse_unread, user_function
 from headrace_sim.spark.plan.relations import Compiler, Computed, join_of
@@ -243,7 +243,7 @@ class Splitter:
             problem = f"[EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE] {problem}"
             raise SparkJobError(problem, place, "Cast the column to TIMESTAMP first")
         delay = _delay_us(message.delay_threshold, place)
-        return inner.then(Watermark(message.event_time, delay, inner.output, place))
+        return inner.then(WatermarkStep(message.event_time, delay, inner.output, place))
 
     def _united(self, message: Any, place: str) -> Stream:
         if message.set_op_type != message.SET_OP_TYPE_UNION or not message.is_all:
@@ -389,14 +389,14 @@ def functions_in(given: Any) -> list[Callable[..., Any]]:
     return []
 
 
-def _branch(stream: Stream) -> Branch:
+def _branch(stream: Stream) -> StreamBranch:
     """Return the steps of a stream that is joined with another one."""
     if stream.steps and isinstance(stream.steps[0], Union | StreamJoin):
-        return Branch("", stream.steps)
-    return Branch(next(iter(stream.sources)), stream.steps)
+        return StreamBranch("", stream.steps)
+    return StreamBranch(next(iter(stream.sources)), stream.steps)
 
 
-def _branches(stream: Stream, output: t.StructType, place: str) -> tuple[Branch, ...]:
+def _branches(stream: Stream, output: t.StructType, place: str) -> tuple[StreamBranch, ...]:
     """Return the steps of each stream in this one, ending with columns of the final names."""
     renamed = Columns("toDF", lambda rows: rows.named(output.names), output, place)
     if any(isinstance(step, MapInPandas | UsersOwn) for step in stream.steps):
@@ -404,9 +404,11 @@ def _branches(stream: Stream, output: t.StructType, place: str) -> tuple[Branch,
         raise CannotFollowError("union() after a function or a step with state", place, remedy)
     first, *rest = stream.steps or (None,)
     if isinstance(first, Union) and not any(isinstance(step, SparksOwn) for step in rest):
-        return tuple(Branch(branch.source, (*branch.steps, *rest, renamed)) for branch in first.branches)
+        return tuple(
+            StreamBranch(branch.source, (*branch.steps, *rest, renamed)) for branch in first.branches
+        )
     branch = _branch(stream)
-    return (Branch(branch.source, (*branch.steps, renamed)),)
+    return (StreamBranch(branch.source, (*branch.steps, renamed)),)
 
 
 def _as_window(node: Recorded) -> Recorded:

@@ -57,7 +57,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class OffsetLogEntry:
     """An entry of the offset log: the batch's number, rows, clock, and watermarks (for late rows, and for timers), in ms."""
 
     number: int
@@ -80,7 +80,7 @@ class SinkCall:
 class Checkpoint:
     """What a query goes on from: its offset log, the state of each stateful stage by partition, and its watermark."""
 
-    batches: tuple[Batch, ...]
+    batches: tuple[OffsetLogEntry, ...]
     state: dict[int, list[Store]]
     watermark_ms: int
     late: int = 0  # how many rows were dropped as late up to it
@@ -90,7 +90,7 @@ class Checkpoint:
 class Outcome:
     """The outcome of a run."""
 
-    batches: list[Batch] = field(default_factory=list)  # the offset log
+    batches: list[OffsetLogEntry] = field(default_factory=list)  # the offset log
     # the rows of each committed batch
     outputs: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)
     sink_calls: list[SinkCall] = field(default_factory=list)  # every call of the sink, in order
@@ -128,7 +128,7 @@ def run_job(
     feed: Feed,
     schedule: Schedule | None = None,
     *,
-    after_batch: Callable[[Batch, Outcome], None] | None = None,
+    after_batch: Callable[[OffsetLogEntry, Outcome], None] | None = None,
     watch: Callable[[Event], None] | None = None,
     streams_go_on: bool = False,
     start: Checkpoint | None = None,
@@ -207,7 +207,7 @@ class _Query:
         self._session = session
         self._partitions = schedule.partitions or job.partitions
         self._faults = list(schedule.faults)
-        self._zombies: list[tuple[int, Batch, list[tuple[Any, ...]]]] = []
+        self._zombies: list[tuple[int, OffsetLogEntry, list[tuple[Any, ...]]]] = []
         self._watermark = 0
         self._watermarks = Watermarks(job)
         self._of_streams: list[list[int]] = []
@@ -221,7 +221,7 @@ class _Query:
             if isinstance(stage.work, Native) and stage.work.is_bounded
         }
 
-    def run(self, feed: Feed, after_batch: Callable[[Batch, Outcome], None]) -> None:
+    def run(self, feed: Feed, after_batch: Callable[[OffsetLogEntry, Outcome], None]) -> None:
         batches = self._schedule.batches(feed)
         try:
             place, backups = 0, list[Checkpoint]()
@@ -269,7 +269,7 @@ class _Query:
 
     # The driver.
 
-    def _next(self, rows: Rows, at_least_ms: int | None = None) -> Batch:
+    def _next(self, rows: Rows, at_least_ms: int | None = None) -> OffsetLogEntry:
         log = self.outcome.batches
         number = len(log)
         steps = self._schedule.steps_ms
@@ -280,9 +280,9 @@ class _Query:
             now = max(now, at_least_ms)
         late = log[-1].watermark_ms if log else 0
         self._of_streams[number:] = [self._watermarks.of_streams()]
-        return Batch(number, tuple(rows), now, late, self._watermark)
+        return OffsetLogEntry(number, tuple(rows), now, late, self._watermark)
 
-    def _idle(self, most: int, after_batch: Callable[[Batch, Outcome], None]) -> None:
+    def _idle(self, most: int, after_batch: Callable[[OffsetLogEntry, Outcome], None]) -> None:
         for _ in range(most):
             wanted, at_least = self._wants_a_batch()
             if not wanted:
@@ -302,7 +302,7 @@ class _Query:
         )
         return waits and self._watermark > self.outcome.batches[-1].watermark_ms, None
 
-    def _commit(self, batch: Batch, after_batch: Callable[[Batch, Outcome], None]) -> None:
+    def _commit(self, batch: OffsetLogEntry, after_batch: Callable[[OffsetLogEntry, Outcome], None]) -> None:
         """Run a batch, with as many drivers as it takes, until it is in the commit log."""
         while self._takes(FaultKind.DRIVER_DIES_BEFORE_OFFSETS, batch):
             self._watermarks.forget()
@@ -332,7 +332,7 @@ class _Query:
         for _, old, again in due:
             self._give(old, again, zombie=True)
 
-    def _driven(self, batch: Batch) -> _Done | None:
+    def _driven(self, batch: OffsetLogEntry) -> _Done | None:
         """Run a batch up to its entry in the commit log. None if the driver dies before."""
         try:
             done = self._execute(batch)
@@ -342,7 +342,7 @@ class _Query:
         lost = (FaultKind.DRIVER_DIES_AFTER_SINK, FaultKind.COMMIT_ENTRY_LOST)
         return None if any(self._takes(kind, batch) for kind in lost) else done
 
-    def _takes(self, kind: FaultKind, batch: Batch, partition: int | None = None) -> Fault | None:
+    def _takes(self, kind: FaultKind, batch: OffsetLogEntry, partition: int | None = None) -> Fault | None:
         """Return the fault of this kind that strikes here, if any. Each strikes once."""
         for fault in self._faults:
             if (
@@ -355,11 +355,11 @@ class _Query:
                 return fault
         return None
 
-    def _note(self, batch: Batch, what: str, partition: int = -1) -> None:
+    def _note(self, batch: OffsetLogEntry, what: str, partition: int = -1) -> None:
         self.outcome.events.append(Event(batch.number, what, partition))
         self._watch(self.outcome.events[-1])
 
-    def _give(self, batch: Batch, rows: list[tuple[Any, ...]], *, zombie: bool = False) -> None:
+    def _give(self, batch: OffsetLogEntry, rows: list[tuple[Any, ...]], *, zombie: bool = False) -> None:
         self.outcome.sink_calls.append(SinkCall(batch.number, tuple(rows), zombie))
         self._note(batch, "sink called by a driver that was replaced" if zombie else "sink called")
         if self._job.sink.function is not None:
@@ -380,14 +380,14 @@ class _Query:
 
     # The batch.
 
-    def _execute(self, batch: Batch) -> _Done:
+    def _execute(self, batch: OffsetLogEntry) -> _Done:
         self._early = []
         done = _Progress(dict(self._state))
         parts = self._through(self._stages, _split(batch.rows, self._partitions), batch, done)
         return _joined(parts), done
 
     def _through(
-        self, stages: Sequence[QueryStage], parts: "_Parts", batch: Batch, done: "_Progress"
+        self, stages: Sequence[QueryStage], parts: "_Parts", batch: OffsetLogEntry, done: "_Progress"
     ) -> "_Parts":
         """Run a batch through stages."""
         for stage in stages:
@@ -414,7 +414,9 @@ class _Query:
                     parts = [stage.work(part, self._schedule.frame_rows) for part in parts]
         return parts
 
-    def _with_state(self, stage: QueryStage, rows: Rows, batch: Batch, done: "_Progress") -> "_Parts":
+    def _with_state(
+        self, stage: QueryStage, rows: Rows, batch: OffsetLogEntry, done: "_Progress"
+    ) -> "_Parts":
         late_ms = batch.late_ms - stage.lag_ms
         work = stage.work
         if isinstance(work, Joining):
@@ -436,14 +438,16 @@ class _Query:
             return [sorted(_joined(parts), key=repr)]  # so that a sort breaks ties alike in each run
         return parts
 
-    def _branch(self, batch: Batch, stream: StreamStages, parts: "_Parts", done: "_Progress") -> "_Parts":
+    def _branch(
+        self, batch: OffsetLogEntry, stream: StreamStages, parts: "_Parts", done: "_Progress"
+    ) -> "_Parts":
         if stream.column is not None:
             column = stream.column
             rows = [tuple(row[column]) for row in batch.rows if row[column] is not None]
             parts = _split(rows, self._partitions)
         return self._through(stream.stages, parts, batch, done)
 
-    def _observe(self, delay: Delay, rows: Rows, batch: Batch, done: "_Progress") -> None:
+    def _observe(self, delay: Delay, rows: Rows, batch: OffsetLogEntry, done: "_Progress") -> None:
         """Note the event times of a stream."""
         for moved in delay.filters:
             rows = moved(list(rows), self._schedule.frame_rows)
@@ -455,14 +459,14 @@ class _Query:
             self._early += [row for row, time in timed if own < time <= batch.late_ms]
 
     @staticmethod
-    def _expect_fresh(rows: list[tuple[Any, ...]], stage: QueryStage, batch: Batch) -> None:
+    def _expect_fresh(rows: list[tuple[Any, ...]], stage: QueryStage, batch: OffsetLogEntry) -> None:
         assert isinstance(stage.work, Operator)
         time_ms = event_time(stage.work.stage.event_time, stage.output, stage.work.stage.place)
         for row in rows:
             if (time := time_ms(row)) is not None and time < batch.late_ms:
                 raise OldRowError(stage.work.stage.place, row, batch.late_ms)
 
-    def _tasks(self, batch: Batch, stage: QueryStage, rows: Rows) -> list[TaskResult]:
+    def _tasks(self, batch: OffsetLogEntry, stage: QueryStage, rows: Rows) -> list[TaskResult]:
         operator = stage.work
         assert isinstance(operator, Stateful)
         parts: list[list[tuple[Any, ...]]] = [[] for _ in range(self._partitions)]
@@ -485,7 +489,7 @@ class _Query:
         return crc32(byte_order(shuffled_key(key))) % self._partitions
 
     def _task(
-        self, batch: Batch, stage: QueryStage, number: int, rows: Rows, initial: Rows | None
+        self, batch: OffsetLogEntry, stage: QueryStage, number: int, rows: Rows, initial: Rows | None
     ) -> TaskResult:
         """Run a task, with as many attempts as it takes."""
         times = BatchTimes(batch.now_ms, batch.watermark_ms - stage.lag_ms)

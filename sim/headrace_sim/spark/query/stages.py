@@ -16,7 +16,6 @@ from headrace_sim.spark.columns.values import InputRows, OutputRows
 from headrace_sim.spark.job import (
     Aggregate,
     ApplyWithState,
-    Branch,
     Columns,
     Deduplicate,
     Limit,
@@ -26,13 +25,14 @@ from headrace_sim.spark.job import (
     SparkJobError,
     SparksOwn,
     Step,
+    StreamBranch,
     StreamJoin,
     TimeMode,
     TransformWithState,
     Union,
     UsersOwn,
-    Watermark,
     WatermarkPolicy,
+    WatermarkStep,
     watermarks_of,
 )
 from headrace_sim.spark.query.operators import (
@@ -166,12 +166,12 @@ class _Planner:
         """
         stages: list[QueryStage] = []
         for number, step in enumerate(steps):
-            if isinstance(step, Watermark) and self._job.stateful and any(watermarks_of(steps[:number])):
+            if isinstance(step, WatermarkStep) and self._job.stateful and any(watermarks_of(steps[:number])):
                 problem = "Redefining watermark is disallowed (AnalysisException, once it has advanced)"
                 raise SparkJobError(problem, step.place, "Call withWatermark() once for each stream")
             schema = reached.schema
             stage, reached = self._stage(step, reached)
-            if isinstance(stage.work, Delay) and isinstance(step, Watermark):
+            if isinstance(stage.work, Delay) and isinstance(step, WatermarkStep):
                 filters = self._moved(steps[number + 1 :], schema, step, joined)
                 stage = replace(stage, work=replace(stage.work, filters=filters))
             if isinstance(stage.work, Stateful):
@@ -180,7 +180,11 @@ class _Planner:
         return stages, reached
 
     def _moved(
-        self, behind: Sequence[Step], schema: t.StructType, watermark: Watermark, joined: Sequence[Recorded]
+        self,
+        behind: Sequence[Step],
+        schema: t.StructType,
+        watermark: WatermarkStep,
+        joined: Sequence[Recorded],
     ) -> tuple[Narrow, ...]:
         """Return the filters behind a watermark that do not look at its column: Spark filters first.
 
@@ -195,7 +199,7 @@ class _Planner:
             schema = step.output
         return (*found, *(narrow for node in joined for narrow in self._filters(node, schema, watermark)))
 
-    def _filters(self, whole: Recorded, schema: t.StructType, watermark: Watermark) -> Iterator[Narrow]:
+    def _filters(self, whole: Recorded, schema: t.StructType, watermark: WatermarkStep) -> Iterator[Narrow]:
         for node in conjuncts(whole):
             if watermark.column not in {schema.names[place] for place in places_in(node, schema)}:
                 step = Columns("filter", partial(_filtered, node), schema)
@@ -204,7 +208,7 @@ class _Planner:
     def _stage(self, step: Step, reached: _Reached) -> tuple[QueryStage, _Reached]:
         schema, column = reached.schema, reached.column
         match step:
-            case Watermark():
+            case WatermarkStep():
                 return self._watermark(step, reached)
             case Columns():
                 stage = QueryStage(_per_row(step, schema), step.output)
@@ -246,7 +250,7 @@ class _Planner:
             case _:
                 assert_never(step)
 
-    def _watermark(self, step: Watermark, reached: _Reached) -> tuple[QueryStage, _Reached]:
+    def _watermark(self, step: WatermarkStep, reached: _Reached) -> tuple[QueryStage, _Reached]:
         schema = reached.schema
         delay = Delay(next(self._numbers), event_time(step.column, schema, step.place), step.delay_us // 1000)
         delayed = {EVENT_TIME: step.delay_us}
@@ -255,7 +259,7 @@ class _Planner:
         return QueryStage(delay, step.output), replace(reached, schema=marked, column=step.column)
 
     def _stream(
-        self, branch: Branch, reached: _Reached, joined: Sequence[Recorded] = ()
+        self, branch: StreamBranch, reached: _Reached, joined: Sequence[Recorded] = ()
     ) -> tuple[StreamStages, _Reached]:
         if not branch.source:
             stages, end = self.stages(branch.steps, reached, is_top=False, joined=joined)

@@ -30,7 +30,7 @@ RunsOn = Callable[[Batches], Trial]
 
 
 @dataclass(slots=True)
-class Delivered:
+class RedeliveryTrial:
     """Tries one sink, and keeps what that shows."""
 
     batches: Batches

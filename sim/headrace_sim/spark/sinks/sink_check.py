@@ -13,7 +13,7 @@ from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pat
 from headrace_sim.spark.sinks.bursts import BURST_ROWS, between_parts, may_split
 from headrace_sim.spark.sinks.calm_effects import assumed, failing, left_open, nothing_left, questions_of
 from headrace_sim.spark.sinks.contents import Contents, Expected, Item, expected, ids
-from headrace_sim.spark.sinks.delivered import Delivered
+from headrace_sim.spark.sinks.delivered import RedeliveryTrial
 from headrace_sim.spark.sinks.effects import (
     DEADLY,
     Effect,
@@ -387,7 +387,7 @@ class SinkCheck:
         if in_order is None:
             return
         compared = sorted(set(in_order.contents) - {*usual.unsteady, *in_order.unsteady, *self.ignore})
-        delivered = Delivered(
+        delivered = RedeliveryTrial(
             self.sink.batches, self._heard, in_order, by_batch, compared, self.swallowed, self.keys_alike, self.filters,
             lambda trial: self._watch(trial.at_end(len(self.sink.batches))),
         )  # fmt: skip

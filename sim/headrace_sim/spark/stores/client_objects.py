@@ -46,7 +46,7 @@ class Kind:
     rest: Callable[[str], Callable[..., Any] | None] = lambda _: None  # what a method of any other name does
 
 
-class Recorder(Protocol):
+class ClientRecorder(Protocol):
     """Keeps what clients change."""
 
     def changes(self) -> list[StoreChange]:
@@ -113,15 +113,15 @@ class StoresOfProgram:
         return ()
 
 
-_RECORDERS: list[Recorder] = [StoresOfProgram()]
+_RECORDERS: list[ClientRecorder] = [StoresOfProgram()]
 
 
-def record_with(recorder: Recorder) -> None:
+def record_with(recorder: ClientRecorder) -> None:
     """Let a recorder keep what this process's clients change from here on."""
     _RECORDERS[:] = [recorder]
 
 
-def recorder() -> Recorder:
+def recorder() -> ClientRecorder:
     """Return what keeps the changes of this process's clients."""
     return _RECORDERS[0]
 

@@ -16,7 +16,7 @@ from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.tables.statements import Act, Assignment, Clause, Delete, Match, Merge, Update
+from headrace_sim.spark.tables.statements import Assignment, Clause, Delete, Match, Merge, MergeAction, Update
 from headrace_sim.spark.tables.versions import Row, Version, aligned, assigned, refuse_cases
 
 MULTIPLE_MATCHES = "MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
@@ -72,7 +72,7 @@ def merged(table: Version, source: Rows, statement: Merge) -> Changed:
     """
     merge = _Merging(table, source, statement)
     kept: list[Row] = []
-    acts: list[Act | None] = []
+    acts: list[MergeAction | None] = []
     met: set[int] = set()
     for row in merge.rows:
         others = [place for place, other in enumerate(merge.given) if merge.matches((*row, *other))]
@@ -85,7 +85,7 @@ def merged(table: Version, source: Rows, statement: Merge) -> Changed:
     lone = [other for place, other in enumerate(merge.given) if place not in met]
     made = [merge.applied(Match.NOT_MATCHED, other, None)[1] for other in lone]
     new = [row for row in made if row is not None]
-    affected = Affected(acts.count(Act.UPDATE), acts.count(Act.DELETE), len(new))
+    affected = Affected(acts.count(MergeAction.UPDATE), acts.count(MergeAction.DELETE), len(new))
     version = replace(table, schema=merge.schema, rows=(*kept, *new), twins=merge.twins(lone, made))
     return Changed(version, affected)
 
@@ -98,7 +98,7 @@ _Change = Callable[[Row], Row]
 class _Bound:
     """A clause, bound to the columns that it sees."""
 
-    act: Act
+    act: MergeAction
     holds: _Test
     change: _Change
 
@@ -124,18 +124,18 @@ class _Merging:
 
     def _bound(self, clause: Clause, given: t.StructType) -> _Bound:
         scope, assignments = self._scopes[clause.match], clause.assignments or ()
-        if clause.assignments is None and clause.act is not Act.DELETE:
+        if clause.assignments is None and clause.act is not MergeAction.DELETE:
             assignments = _star(self.schema, given, self._statement)
         inserts = clause.match is Match.NOT_MATCHED
         values = [lambda _row: None] * len(self.schema.fields) if inserts else _own_values(self.schema)
         change = _change(assignments, self.schema, scope, values)
         return _Bound(clause.act, _test(clause.condition, scope), change)
 
-    def applied(self, match: Match, seen: Row, row: Row | None) -> tuple[Act | None, Row | None]:
+    def applied(self, match: Match, seen: Row, row: Row | None) -> tuple[MergeAction | None, Row | None]:
         """Return what the first clause that applies does: to the values that it sees, or else to the row as it is."""
         for clause in self._clauses[match]:
             if clause.holds(seen):
-                return clause.act, None if clause.act is Act.DELETE else clause.change(seen)
+                return clause.act, None if clause.act is MergeAction.DELETE else clause.change(seen)
         return None, row
 
     def twins(self, lone: Sequence[Row], made: Sequence[Row | None]) -> tuple[Row, ...]:
@@ -151,7 +151,7 @@ class _Merging:
         """
         matched = self._clauses[Match.MATCHED]
         conditions = [clause.condition for clause in self._statement.clauses if clause.match is Match.MATCHED]
-        deletes = len(matched) == 1 and matched[0].act is Act.DELETE and conditions == [None]
+        deletes = len(matched) == 1 and matched[0].act is MergeAction.DELETE and conditions == [None]
         if len(others) < 2 or not matched or deletes:
             return
         if len(matched) == len(self._statement.clauses):
@@ -209,7 +209,7 @@ def _columns(table: Version, given: t.StructType, statement: Merge, alias: str) 
     refuse_cases(statement.table, [*table.schema.names, *given.names])
     known = {column.name.lower(): column for column in table.schema.fields}
     by_name = {column.name.lower(): column for column in given.fields}
-    stars = [c for c in statement.clauses if c.assignments is None and c.act is not Act.DELETE]
+    stars = [c for c in statement.clauses if c.assignments is None and c.act is not MergeAction.DELETE]
     if stars and (statement.evolves or table.is_assumed):
         for name, column in by_name.items():
             known.setdefault(name, t.StructField(column.name, column.dataType))

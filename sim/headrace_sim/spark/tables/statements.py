@@ -28,7 +28,7 @@ class Match(Enum):
     NOT_MATCHED_BY_SOURCE = "WHEN NOT MATCHED BY SOURCE"
 
 
-class Act(Enum):
+class MergeAction(Enum):
     """What a clause of a `Merge` does with them."""
 
     UPDATE = "UPDATE"
@@ -57,7 +57,7 @@ class Clause:
     """A clause of a `Merge`."""
 
     match: Match  # which rows it is about
-    act: Act  # what it does with them
+    act: MergeAction  # what it does with them
     condition: Recorded | None = None  # which of these rows, or None: all
     # the values of columns, or None: all columns from those of the source (``UPDATE SET *``, ``INSERT *``)
     assignments: tuple[Assignment, ...] | None = None

@@ -20,7 +20,7 @@ from headrace_sim.spark.job import (
     SparkJobError,
     TimeMode,
     TransformWithState,
-    Watermark,
+    WatermarkStep,
 )  # fmt: skip
 from tests.sim.spark.recorded_jobs import WORDS, Count, from_kafka, sessions, words, write
 
@@ -28,7 +28,7 @@ from tests.sim.spark.recorded_jobs import WORDS, Count, from_kafka, sessions, wo
 def test_query_is_recorded_step_by_step() -> None:
     job = record(words, WORDS)
     watermark, not_null, lower, counted = job.steps
-    assert isinstance(watermark, Watermark)
+    assert isinstance(watermark, WatermarkStep)
     assert (watermark.column, watermark.delay_us) == ("at", 90_000_000)
     assert isinstance(not_null, Columns)
     assert isinstance(lower, Columns)

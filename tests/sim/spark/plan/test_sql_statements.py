@@ -9,10 +9,9 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.recorded import Recorded, shown
 from headrace_sim.spark.plan.selects import Queries
-from headrace_sim.spark.plan.sql import Meaning, NoChange, Setting, SqlText, Unread
+from headrace_sim.spark.plan.sql import Meaning, NoChange, ServerQuery, Setting, SqlText
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.tables.statements import (
-    Act,
     CreateTable,
     CreateView,
     Delete,
@@ -22,6 +21,7 @@ from headrace_sim.spark.tables.statements import (
     Insert,
     Match,
     Merge,
+    MergeAction,
     Truncate,
     Update,
 )
@@ -51,10 +51,10 @@ def test_merge_keeps_its_clauses_in_order() -> None:
     assert merge.source.WhichOneof("rel_type") == "subquery_alias"
     clauses = [(clause.match, clause.act, clause.assignments is None) for clause in merge.clauses]
     assert clauses == [
-        (Match.MATCHED, Act.DELETE, True),
-        (Match.MATCHED, Act.UPDATE, True),
-        (Match.NOT_MATCHED, Act.INSERT, False),
-        (Match.NOT_MATCHED_BY_SOURCE, Act.UPDATE, False),
+        (Match.MATCHED, MergeAction.DELETE, True),
+        (Match.MATCHED, MergeAction.UPDATE, True),
+        (Match.NOT_MATCHED, MergeAction.INSERT, False),
+        (Match.NOT_MATCHED_BY_SOURCE, MergeAction.UPDATE, False),
     ]
     assert _shown(merge.clauses[0].condition) == "(u.op = d)"
     assert [(one.column, _shown(one.value)) for one in merge.clauses[2].assignments or ()] == [
@@ -171,7 +171,7 @@ def test_statement_that_is_not_simulated_is_refused_with_its_place(text: str, to
 )
 def test_query_that_is_not_understood_wholly_stays_text(text: str) -> None:
     found = meaning_of(text)
-    assert isinstance(found, Unread)
+    assert isinstance(found, ServerQuery)
     assert found.problem
 
 

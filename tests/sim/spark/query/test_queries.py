@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode, TransformWithState, Watermark
+from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode, TransformWithState, WatermarkStep
 from headrace_sim.spark.query.queries import run_job
 from headrace_sim.spark.query.schedules import Fault, FaultKind, Schedule, draw_schedule
 from tests.stateful import StatefulProcessor
@@ -43,7 +43,7 @@ INPUT = parse_schema("word STRING, at TIMESTAMP")
 OUTPUT = parse_schema("word STRING, count INT, final BOOLEAN")
 JOB = (
     SparkJob(INPUT)
-    .then(Watermark("at", 1_000_000, INPUT))
+    .then(WatermarkStep("at", 1_000_000, INPUT))
     .then(TransformWithState(Counts(), ("word",), OUTPUT, OutputMode.APPEND, TimeMode.EVENT_TIME))
 )
 FEED = [[("a", at(10)), ("b", at(11))], [("a", at(12)), ("c", at(9))], [("a", at(30)), ("c", at(9))]]

@@ -12,7 +12,6 @@ from headrace_sim.spark.columns.sql_text import parse_expression
 from headrace_sim.spark.refusals import CannotFollowError, UnknownTableError
 from headrace_sim.spark.tables.changes import Affected
 from headrace_sim.spark.tables.statements import (
-    Act,
     Assignment,
     Clause,
     CreateTable,
@@ -22,6 +21,7 @@ from headrace_sim.spark.tables.statements import (
     Insert,
     Match,
     Merge,
+    MergeAction,
     Truncate,
     Update,
 )
@@ -52,7 +52,7 @@ def _rows(tables: Tables, name: str = "t") -> list[tuple[Any, ...]]:
     return sorted(tables.read(name).all(), key=repr)
 
 
-def _clause(match: Match, act: Act, condition: str | None = None, **assignments: str) -> Clause:
+def _clause(match: Match, act: MergeAction, condition: str | None = None, **assignments: str) -> Clause:
     values = tuple(Assignment(name, _expression(text)) for name, text in assignments.items())
     return Clause(match, act, None if condition is None else _expression(condition), values or None)
 
@@ -61,8 +61,8 @@ def _merge(*clauses: Clause, source: list[tuple[Any, ...]] = _NEW, table: str = 
     return Merge(table, _frame(source), _expression("t.id = s.id"), clauses, "t", "s", **more)
 
 
-UPSERT = (_clause(Match.MATCHED, Act.UPDATE), _clause(Match.NOT_MATCHED, Act.INSERT))
-ADDING = _clause(Match.MATCHED, Act.UPDATE, total="t.total + s.total")
+UPSERT = (_clause(Match.MATCHED, MergeAction.UPDATE), _clause(Match.NOT_MATCHED, MergeAction.INSERT))
+ADDING = _clause(Match.MATCHED, MergeAction.UPDATE, total="t.total + s.total")
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ ADDING = _clause(Match.MATCHED, Act.UPDATE, total="t.total + s.total")
     [
         (UPSERT, [(1, 10), (2, 5), (3, 7)]),
         ((ADDING,), [(1, 10), (2, 25)]),
-        ((_clause(Match.NOT_MATCHED, Act.INSERT),), [(1, 10), (2, 20), (3, 7)]),
-        ((_clause(Match.NOT_MATCHED, Act.INSERT, id="s.id"),), [(1, 10), (2, 20), (3, None)]),
-        ((_clause(Match.NOT_MATCHED, Act.INSERT, "s.total > 7"),), [(1, 10), (2, 20)]),
-        ((_clause(Match.MATCHED, Act.DELETE),), [(1, 10)]),
-        ((_clause(Match.MATCHED, Act.DELETE, "s.total > 5"), ADDING), [(1, 10), (2, 25)]),
-        ((_clause(Match.NOT_MATCHED_BY_SOURCE, Act.DELETE), ADDING), [(2, 25)]),
-        ((_clause(Match.NOT_MATCHED_BY_SOURCE, Act.UPDATE, total="0"),), [(1, 0), (2, 20)]),
+        ((_clause(Match.NOT_MATCHED, MergeAction.INSERT),), [(1, 10), (2, 20), (3, 7)]),
+        ((_clause(Match.NOT_MATCHED, MergeAction.INSERT, id="s.id"),), [(1, 10), (2, 20), (3, None)]),
+        ((_clause(Match.NOT_MATCHED, MergeAction.INSERT, "s.total > 7"),), [(1, 10), (2, 20)]),
+        ((_clause(Match.MATCHED, MergeAction.DELETE),), [(1, 10)]),
+        ((_clause(Match.MATCHED, MergeAction.DELETE, "s.total > 5"), ADDING), [(1, 10), (2, 25)]),
+        ((_clause(Match.NOT_MATCHED_BY_SOURCE, MergeAction.DELETE), ADDING), [(2, 25)]),
+        ((_clause(Match.NOT_MATCHED_BY_SOURCE, MergeAction.UPDATE, total="0"),), [(1, 0), (2, 20)]),
     ],
 )  # fmt: skip
 def test_first_clause_that_applies_changes_a_row(clauses: tuple[Clause, ...], left: list[Any]) -> None:
@@ -86,7 +86,7 @@ def test_first_clause_that_applies_changes_a_row(clauses: tuple[Clause, ...], le
 
 
 def test_merge_says_how_many_rows_it_touched() -> None:
-    deleting = _clause(Match.NOT_MATCHED_BY_SOURCE, Act.DELETE)
+    deleting = _clause(Match.NOT_MATCHED_BY_SOURCE, MergeAction.DELETE)
     assert _with().execute(_merge(*UPSERT, deleting)) == Affected(updated=1, deleted=1, inserted=1)
 
 
@@ -95,10 +95,10 @@ def test_merge_says_how_many_rows_it_touched() -> None:
     [
         (UPSERT, True),
         ((ADDING,), True),
-        ((_clause(Match.MATCHED, Act.UPDATE, "s.total = 5"),), False),
-        ((_clause(Match.MATCHED, Act.UPDATE, "s.total = 5"), _clause(Match.NOT_MATCHED, Act.INSERT)), True),
-        ((_clause(Match.MATCHED, Act.DELETE),), False),
-        ((_clause(Match.NOT_MATCHED, Act.INSERT),), False),
+        ((_clause(Match.MATCHED, MergeAction.UPDATE, "s.total = 5"),), False),
+        ((_clause(Match.MATCHED, MergeAction.UPDATE, "s.total = 5"), _clause(Match.NOT_MATCHED, MergeAction.INSERT)), True),
+        ((_clause(Match.MATCHED, MergeAction.DELETE),), False),
+        ((_clause(Match.NOT_MATCHED, MergeAction.INSERT),), False),
     ],
 )  # fmt: skip
 def test_two_rows_of_the_source_may_not_change_one_of_the_target(
@@ -124,7 +124,7 @@ def test_merge_adds_columns_only_where_the_schema_evolves() -> None:
 
 
 def test_column_that_a_merge_cannot_find_is_an_error() -> None:
-    for clause in (_clause(Match.MATCHED, Act.UPDATE, amount="s.total"), ADDING):
+    for clause in (_clause(Match.MATCHED, MergeAction.UPDATE, amount="s.total"), ADDING):
         narrow = Merge("t", _frame([(2,)], "id INT"), _expression("t.id = s.id"), (clause,), "t", "s")
         with pytest.raises(AnalysisException):
             _with().execute(narrow)
@@ -132,11 +132,11 @@ def test_column_that_a_merge_cannot_find_is_an_error() -> None:
 
 def test_merge_into_a_table_that_nothing_made_takes_it_to_be_empty() -> None:
     tables = Tables()
-    newer = _clause(Match.MATCHED, Act.UPDATE, "s.total > t.total")
-    closing = _clause(Match.NOT_MATCHED, Act.INSERT, id="s.id", total="s.total", current="true")
-    tables.execute(_merge(newer, _clause(Match.NOT_MATCHED, Act.INSERT), table="a"))
+    newer = _clause(Match.MATCHED, MergeAction.UPDATE, "s.total > t.total")
+    closing = _clause(Match.NOT_MATCHED, MergeAction.INSERT, id="s.id", total="s.total", current="true")
+    tables.execute(_merge(newer, _clause(Match.NOT_MATCHED, MergeAction.INSERT), table="a"))
     tables.execute(
-        _merge(_clause(Match.MATCHED, Act.UPDATE, "t.current", current="false"), closing, table="b")
+        _merge(_clause(Match.MATCHED, MergeAction.UPDATE, "t.current", current="false"), closing, table="b")
     )
     assert (_rows(tables, "a"), _rows(tables, "b")) == ([(2, 5), (3, 7)], [(2, 5, True), (3, 7, True)])
     assert all(version.is_assumed for version in tables.versions().values())
@@ -256,4 +256,4 @@ def test_merge_of_columns_that_differ_by_case_only_is_refused_where_the_session_
     assert _rows(tables) == [(1, 10), (2, 5)]
 
 
-_ALL = _clause(Match.MATCHED, Act.UPDATE)
+_ALL = _clause(Match.MATCHED, MergeAction.UPDATE)
