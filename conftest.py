@@ -14,10 +14,10 @@ pytest_plugins = ["tests.skips", "tests.cpu", "tests.releases", "tests.rewriting
 
 SPARK_TESTS = "tests/spark/"
 OWN_SPARK = (
-    "tests/spark/test_chaos.py",
-    "tests/spark/test_elsewhere.py",
-    "tests/spark/test_stderr.py",
-    "tests/spark/test_stop.py",
+    "tests/spark/jobs/test_chaos.py",
+    "tests/spark/runtime/test_elsewhere.py",
+    "tests/spark/runtime/test_stderr.py",
+    "tests/spark/jobs/test_stop.py",
 )
 """They start Spark in processes of their own."""
 LONGEST = (

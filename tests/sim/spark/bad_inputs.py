@@ -21,7 +21,7 @@ from tests.stateful import StatefulProcessor
 SCHEMA = "word STRING, at TIMESTAMP, n INT"
 ROWS = [("a", datetime(2020, 1, 1), 1), ("a", datetime(2020, 1, 1, 0, 0, 1), 2)]
 REFUSALS = Path(__file__).parent / "bad_inputs.json"
-"""For each, the error that Spark gave: its condition, or else its class. Written by ``python -m tests.spark.bad_inputs``."""
+"""For each, the error that Spark gave: its condition, or its class. Written by ``python -m tests.spark.recorded.bad_inputs``."""
 
 
 class Quiet(StatefulProcessor):

@@ -21,7 +21,7 @@ from headrace_sim.spark.query.schedules import Fault, FaultKind, Schedule
 from tests.sim.spark.processors import Case, Processor, as_text, ms
 
 FAILED = Path(__file__).parent / "failure_outcomes.json"
-"""What Spark came to. Written by ``python -m tests.spark.stateful_failures``."""
+"""What Spark came to. Written by ``python -m tests.spark.recorded.stateful_failures``."""
 
 
 class Totals(Processor):

@@ -622,7 +622,7 @@ PROGRAMS: dict[str, Program] = {
 }
 
 OUTCOMES = Path(__file__).parent / "frame_outcomes.json"
-"""What Spark 4.3 gave for each program; tests/spark/test_frames_conformance.py keeps it true."""
+"""What Spark 4.3 gave for each program; tests/spark/recorded/test_frames_conformance.py keeps it true."""
 
 EARLIER = {
     "text": ((4, 0), "substr(n", "substring(n"),

@@ -11,7 +11,7 @@ INPUT = "k STRING, at TIMESTAMP, n INT"
 OUTPUT = "k STRING, n INT"
 STATE = "n INT"
 OUTCOMES = Path(__file__).parent / "group_outcomes.json"
-"""What they came to on Spark 4.3 (local[2]): see tests/spark/test_group_conformance.py."""
+"""What they came to on Spark 4.3 (local[2]): see tests/spark/recorded/test_group_conformance.py."""
 
 
 def at(second: float) -> datetime:

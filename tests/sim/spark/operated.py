@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 OPERATED = Path(__file__).parent / "operator_outcomes.json"
-"""What Spark came to. Written by tests/spark/test_operators.py."""
+"""What Spark came to. Written by tests/spark/recorded/test_operators.py."""
 
 Rows = tuple[tuple[str | None, float | None, int | None], ...]
 

@@ -732,7 +732,7 @@ CLOCKED = {
 
 CLOCKED_OUTCOMES = Path(__file__).parent / "clocked_outcomes.json"
 OUTCOMES = Path(__file__).parent / "stateful_outcomes.json"
-"""What Spark gave for each case. Written by tests/spark/test_stateful_conformance.py."""
+"""What Spark gave for each case. Written by tests/spark/recorded/test_stateful_conformance.py."""
 
 
 def told(outputs: dict[int, list[Any]], state: list[str], timers: list[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from headrace_sim.spark.refusals import CannotFollowError
 from tests.sim.spark.frame_programs import outcome
 
 OUTCOMES = Path(__file__).parent / "settings_outcomes.json"
-"""What Spark 4.3 gave (local[1]); tests/spark/test_frames_conformance.py keeps it true."""
+"""What Spark 4.3 gave (local[1]); tests/spark/recorded/test_frames_conformance.py keeps it true."""
 LEFT = "left to the real Spark"
 SCHEMA = "t TIMESTAMP, s STRING, day DATE, l BIGINT, n STRING, a ARRAY<INT>, st STRUCT<x: INT, y: STRING>, m DECIMAL(38,10)"
 ROWS: list[tuple[Any, ...]] = [

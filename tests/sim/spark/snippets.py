@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 OUTCOMES = Path(__file__).parent / "snippet_outcomes.json"
-"""What Spark 4.3 gave (local[1]); tests/spark/test_frames_conformance.py keeps it true."""
+"""What Spark 4.3 gave (local[1]); tests/spark/recorded/test_frames_conformance.py keeps it true."""
 Snippet = Callable[[Any, Any, str], Any]
 """It takes a session, a frame and the path of a directory, and returns a frame or a value."""
 SNIPPETS: dict[str, Snippet] = {}

@@ -16,7 +16,7 @@ from tests.sim.spark.failures import Totals
 from tests.sim.spark.processors import INPUT, OUTPUT, as_text
 
 UNITED = Path(__file__).parent / "union_outcomes.json"
-"""What Spark came to. Written by tests/spark/test_unions.py."""
+"""What Spark came to. Written by tests/spark/recorded/test_unions.py."""
 
 Rows = tuple[tuple[str, float, int], ...]
 

@@ -17,7 +17,7 @@ from pyspark.sql import Row
 from tests.stateful import StatefulProcessor
 
 OUTCOMES = Path(__file__).parent / "value_outcomes.json"
-"""What they came to on Spark 4.3 (local[2]): see tests/spark/test_value_conformance.py."""
+"""What they came to on Spark 4.3 (local[2]): see tests/spark/recorded/test_value_conformance.py."""
 _AT = datetime(2026, 1, 2, 3, 4, 5, 678901)
 _PAIR = "STRUCT<a: INT, at: TIMESTAMP>"
 FITTING: dict[str, tuple[str, Any]] = {

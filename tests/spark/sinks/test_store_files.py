@@ -12,7 +12,7 @@ from headrace.spark import FencedWriterError, FileSink, SinkError, committed_fil
 from headrace.spark.runtime.hadoop import HadoopPath
 from headrace.spark.sinks import store_files
 from headrace_scenarios.chaos.object_store import ObjectStore
-from tests.spark.test_file_sink import Frame
+from tests.spark.sinks.test_file_sink import Frame
 
 
 class Files:

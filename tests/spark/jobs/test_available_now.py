@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from headrace import SECOND, OptionsError
 from headrace.spark import QueryStoppedError
-from tests.spark.test_changes import Job, counter_last
+from tests.spark.jobs.test_changes import Job, counter_last
 
 pytestmark = pytest.mark.spark
 

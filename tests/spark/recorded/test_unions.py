@@ -15,7 +15,7 @@ from headrace_sim.spark.job import TimeMode
 from tests.sim.spark.outcomes import keep_if_asked
 from tests.sim.spark.processors import INPUT, told
 from tests.sim.spark.unions import CASES, UNITED, United, timed_apart_and_together
-from tests.spark.test_stateful_conformance import ROCKS, offset_log, state_of, write_batches
+from tests.spark.recorded.test_stateful_conformance import ROCKS, offset_log, state_of, write_batches
 
 POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 SAMPLE = "a new driver does not know of the one that is ahead"

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.sim.spark.outcomes import keep_if_asked
 from tests.sim.spark.value_table import FEED, INPUT, OUTCOMES, QUERIES, told
-from tests.spark.test_stateful_conformance import ROCKS, write_batches
+from tests.spark.recorded.test_stateful_conformance import ROCKS, write_batches
 
 
 def on_spark(spark: SparkSession, name: str, place: Path) -> dict[str, str]:

@@ -12,8 +12,8 @@ from headrace_properties.results import outputs_of
 from headrace_properties.verdict import Holds, Unknown, Violated
 from headrace_sim import FeedBuilder
 from tests.sim.rig import letters, mail
+from tests.spark.hosting.test_interval_task import held_pipeline, run_with_a_clock
 from tests.spark.microbatches import run_in_batches
-from tests.spark.test_interval_task import held_pipeline, run_with_a_clock
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])

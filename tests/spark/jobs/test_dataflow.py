@@ -27,7 +27,7 @@ from tests.spark.rig import Collected, begin, run_bounded
 
 pytestmark = pytest.mark.spark
 
-FOLDER = Path(__file__).parents[1] / "transcripts"
+FOLDER = Path(__file__).parents[2] / "transcripts"
 TRANSCRIPTS = (
     "windows/sessions-chain",
     "lateness/up-to-the-limit",

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from headrace import OptionsError
 from headrace.spark import DatabaseSink, FileSink, committed_files, error_of
 from headrace.spark.runtime.files import local_directory
-from tests.spark.source_rig import Query, keys, letter, letters, write_lines
+from tests.spark.sources.source_rig import Query, keys, letter, letters, write_lines
 
 REMOTE = ["s3a://bucket/job", "hdfs://name:8020/job", "dbfs:/job"]
 BROKEN = ["file:job", "file://elsewhere/job", Path("gs://bucket/job")]

@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 from tests.sim.spark.operated import CASES, OPERATED, Operated, told
 from tests.sim.spark.outcomes import keep_if_asked
 from tests.sim.spark.processors import INPUT
-from tests.spark.test_stateful_conformance import offset_log, write_batches
+from tests.spark.recorded.test_stateful_conformance import offset_log, write_batches
 
 BOTH = t.StructType([t.StructField(side, INPUT) for side in ("left", "right")])
 SAMPLE = "left join, bounded, late rows, with pauses"

@@ -31,7 +31,7 @@ from headrace.spark.sources.files import Directory
 from headrace.spark.sources.rows import NewRecord
 from headrace.spark.sources.schema import ARROW_SCHEMA, WATERMARK_COLUMN
 from headrace.spark.sources.sources import Files, Generated, JsonLines, ParquetFiles
-from tests.spark.source_rig import (
+from tests.spark.sources.source_rig import (
     Query,
     bounded,
     data,

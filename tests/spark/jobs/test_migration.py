@@ -38,10 +38,10 @@ from headrace_scenarios import zeitgeist
 from headrace_scenarios.chaos.object_store import ObjectStore
 from headrace_sim import FeedBuilder
 from tests.sim.rig import WindowCounter, city, letters, mail
-from tests.spark import test_percentiles as outliers
+from tests.spark.hosting.test_interval_task import Batcher, _counting, _entry, held_pipeline
+from tests.spark.jobs import test_percentiles as outliers
+from tests.spark.jobs.test_skew import ahead
 from tests.spark.microbatches import Query, half, query, rest
-from tests.spark.test_interval_task import Batcher, _counting, _entry, held_pipeline
-from tests.spark.test_skew import ahead
 
 DIVISIONS = st.integers(1, 5).flatmap(
     lambda number: st.tuples(

@@ -18,7 +18,7 @@ from headrace.spark.io_errors import (
 from headrace.spark.sources import generated as _source_generated
 from headrace.spark.sources.rows import NewRecord
 from headrace.spark.sources.sources import Generated
-from tests.spark.source_rig import (
+from tests.spark.sources.source_rig import (
     Query,
     bounded,
     data,

@@ -28,8 +28,8 @@ from headrace.wire.rows import Production
 from headrace_properties.checkers import judge
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from tests.sim.rig import letters, mail
+from tests.spark.hosting.test_interval_task import held_pipeline, run_with_a_clock
 from tests.spark.microbatches import Query, query, run_in_batches
-from tests.spark.test_interval_task import held_pipeline, run_with_a_clock
 
 HALF = Sample(1 / 2)
 PER_ROW = ("S1", "S2", "S3", "S4", "S5", "S6", "S8", "S9", "S11", "L1", "L2", "L4")

@@ -1,4 +1,4 @@
-"""A failure on Spark ends with what is recorded of it; ``python -m tests.spark.stateful_failures`` makes them all."""
+"""A failure on Spark ends with what is recorded of it; ``python -m tests.spark.recorded.stateful_failures`` makes them all."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tests.sim.spark.failures import FAILED, FAILURES
-from tests.spark.stateful_failures import on_spark
-from tests.spark.test_stateful_conformance import ROCKS
+from tests.spark.recorded.stateful_failures import on_spark
+from tests.spark.recorded.test_stateful_conformance import ROCKS
 
 NAME = "driver dies between sink and commit log"
 

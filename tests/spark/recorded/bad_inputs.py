@@ -1,4 +1,4 @@
-"""Give Spark each bad input, and keep the error: ``python -m tests.spark.bad_inputs [NAME ...]``. It needs Java, and minutes."""
+"""Give Spark each bad input, and keep the error: ``python -m tests.spark.recorded.bad_inputs [NAME ...]``. It takes minutes."""
 
 import json
 import re
@@ -8,7 +8,7 @@ import tempfile
 from headrace.spark import session
 from tests.sim.spark.bad_inputs import BUILDS, REFUSALS, ROWS, SCHEMA
 from tests.sim.spark.outcomes import keep
-from tests.spark.test_stateful_conformance import ROCKS
+from tests.spark.recorded.test_stateful_conformance import ROCKS
 
 _RAISED = re.compile(r"^\s*(?:\w+\.)*(\w*(?:Error|Exception|Invalid)\b(?:: .*)?)$", re.MULTILINE)
 _CRASH = "driver worker exited unexpectedly"

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.sim.spark.group_functions import CASES, FEED, INPUT, OUTCOMES, grouped
 from tests.sim.spark.outcomes import keep_if_asked
-from tests.spark.test_stateful_conformance import write_batches
+from tests.spark.recorded.test_stateful_conformance import write_batches
 
 
 def on_spark(spark: SparkSession, name: str, place: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Make each failure on Spark, and keep what the query came to: ``python -m tests.spark.stateful_failures [NAME ...]``.
+"""Make each failure on Spark, and keep what the query came to: ``python -m tests.spark.recorded.stateful_failures [NAME ...]``.
 
 Spark runs a task again only if its master says so (``local[2,4]``), and an executor is lost alone only if it is a process
 (``local-cluster``), so this is a process of its own. It needs Java, and minutes. ``--driver NAME FOLDER`` is the driver that will
@@ -22,7 +22,13 @@ from headrace.spark import session
 from tests.sim.spark.failures import FAILED, FAILURES, After, Failure, Totals, case
 from tests.sim.spark.outcomes import keep
 from tests.sim.spark.processors import INPUT, OUTPUT, told
-from tests.spark.test_stateful_conformance import ROCKS, offset_log, state_of, stateful, write_batches
+from tests.spark.recorded.test_stateful_conformance import (
+    ROCKS,
+    offset_log,
+    state_of,
+    stateful,
+    write_batches,
+)
 
 MASTERS = {False: "local[2,4]", True: "local-cluster[2,1,1024]"}
 """By whether a failure takes executors that are processes of their own."""
@@ -124,7 +130,7 @@ def on_spark(spark: SparkSession, failure: Failure, place: Path) -> dict[str, An
 
 def _run_beside_a_zombie(driver: Driver, failure: Failure, place: Path) -> None:
     name = next(name for name, one in FAILURES.items() if one is failure)
-    command = [sys.executable, "-m", "tests.spark.stateful_failures", "--driver", name, str(place)]
+    command = [sys.executable, "-m", "tests.spark.recorded.stateful_failures", "--driver", name, str(place)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as zombie:
         wait_for(place / "struck")
         driver.run()

@@ -21,7 +21,7 @@ from headrace.spark.io_errors import (
 )
 from headrace.spark.sources.files import Directory
 from headrace.spark.sources.sources import Generated, ParquetFiles
-from tests.spark.source_rig import (
+from tests.spark.sources.source_rig import (
     Query,
     data,
     heartbeat,

@@ -25,7 +25,7 @@ from headrace.spark.sinks.file_sink import committed_files
 from headrace.spark.sources.data_source import injected
 from headrace.spark.sources.rows import NewRecord
 from headrace.spark.sources.sources import Generated
-from tests.spark.source_rig import pipeline_of
+from tests.spark.sources.source_rig import pipeline_of
 
 pytestmark = pytest.mark.spark
 

@@ -125,11 +125,11 @@ def test_the_readmes_script_runs_under_spark_submit_on_an_executor_of_its_own_wi
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("steps", ["test_operate.py", "test_changes.py", "test_resharding.py"])
+@pytest.mark.parametrize("steps", ["test_operate.py", "test_changes.py", "test_migration.py"])
 def test_a_job_is_operated_on_executors_of_their_own(steps: str, tmp_path: Path) -> None:
     """What the tests do in one process, on two executors: their Python workers have nothing of the driver's memory."""
     options = f"-q -p no:cacheprovider -p no:xdist -m spark --rootdir {ROOT} --basetemp {tmp_path / 'steps'}"
-    command = [sys.executable, "-m", "pytest", *options.split(), f"tests/spark/{steps}"]
+    command = [sys.executable, "-m", "pytest", *options.split(), f"tests/spark/jobs/{steps}"]
     done = run(
         command, ROOT, 3_600, SPARK_TESTS_MASTER="local-cluster[2,1,1024]", HYPOTHESIS_PROFILE="nightly"
     )
