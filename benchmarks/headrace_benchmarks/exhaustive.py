@@ -32,7 +32,7 @@ from headrace_sim import SOUND, Feed, FeedBuilder, Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ExhaustedScope:
     """A scope to be exhausted.
 
     Attributes:
@@ -97,29 +97,31 @@ _IMPATIENT = replace(small_cluster().engine, straggler_delay_us=20 * MILLISECOND
 TWO = _stages("two", Echo("out0"), Echo("out1"))
 
 SCOPES = (
-    Measured("1 key, 1 record", _stages("one", Echo("out0")), 1, ONE),
-    Measured("1 key, 2 records", _stages("one", Echo("out0")), 2, ONE),
-    Measured("2 computations", TWO, 1, ONE),
-    Measured("2 computations", TWO, 1, Scope(faults=0, delays=3)),
-    Measured(
+    ExhaustedScope("1 key, 1 record", _stages("one", Echo("out0")), 1, ONE),
+    ExhaustedScope("1 key, 2 records", _stages("one", Echo("out0")), 2, ONE),
+    ExhaustedScope("2 computations", TWO, 1, ONE),
+    ExhaustedScope("2 computations", TWO, 1, Scope(faults=0, delays=3)),
+    ExhaustedScope(
         "weak with stragglers",
         _stages("weak", Echo("out0"), Echo("out1"), productions=Productions.WEAK),
         1,
         ONE,
         _IMPATIENT,
     ),
-    Measured("timers", _stages("timers", Windows("out0")), 1, ONE),
-    Measured("join of two streams", _stages("join", Echo("out0"), injectors=2), 1, ONE),
-    Measured("recovery twice", _stages("one", Echo("out0")), 1, Scope(faults=2, delays=0, kinds=("crash",))),
+    ExhaustedScope("timers", _stages("timers", Windows("out0")), 1, ONE),
+    ExhaustedScope("join of two streams", _stages("join", Echo("out0"), injectors=2), 1, ONE),
+    ExhaustedScope(
+        "recovery twice", _stages("one", Echo("out0")), 1, Scope(faults=2, delays=0, kinds=("crash",))
+    ),
 )
 
-FIGURE_12 = Measured(
+FIGURE_12 = ExhaustedScope(
     "figure 12", _stages("figure 12", Windows("out0")), 1, Scope(faults=1, delays=2, kinds=("reassign",))
 )
 """Two workers, one key, one timer, one reassignment at any step, and every order of arrivals within two delays."""
 
 
-def _smallest_zeitgeist() -> Measured:
+def _smallest_zeitgeist() -> ExhaustedScope:
     """Return its two stages that make the model, and one search for each of three queries."""
     options = zeitgeist.ZeitgeistOptions(quiet_windows=0, warm_up_windows=0)
     pipeline = zeitgeist.anomaly_pipeline(
@@ -131,7 +133,7 @@ def _smallest_zeitgeist() -> Measured:
     for number, query in enumerate(("cat videos", "météo", "tahrir square")):
         at_us = (100 + number) * MILLISECOND
         builder.record(at_us=at_us, value=UserSearch(query), timestamp=at_us)
-    return Measured("zeitgeist", pipeline, 3, Scope(faults=1, delays=1), feed=builder.build())
+    return ExhaustedScope("zeitgeist", pipeline, 3, Scope(faults=1, delays=1), feed=builder.build())
 
 
 Row = dict[str, str]
@@ -148,7 +150,7 @@ def scopes() -> Iterator[Row]:
     yield from map(_exhausted, SCOPES)
 
 
-def _exhausted(measured: Measured) -> Row:
+def _exhausted(measured: ExhaustedScope) -> Row:
     began_s = time.monotonic()
     found = search(ExhaustiveSearch(measured.application, measured.bounds), jobs=cores())
     exploration = found.exploration

@@ -16,7 +16,13 @@ from headrace_cli._signals import signal_of
 from headrace_cli._targets import DEFAULT_FEED, load_target
 from headrace_properties.pipeline_target import PipelineTarget
 from headrace_properties.proof.mutation.equivalents import OURS, Key, load_notes, void
-from headrace_properties.proof.mutation.measuring import Measured, Unreached, judge_patch, measure, unreached
+from headrace_properties.proof.mutation.measuring import (
+    MutantResult,
+    Unreached,
+    judge_patch,
+    measure,
+    unreached,
+)
 from headrace_properties.proof.mutation.mutant_judge import Judgement
 from headrace_properties.proof.mutation.mutant_runs import Runs, RunsSpec, engine_spec, pipeline_runs
 from headrace_properties.proof.mutation.operators import Mutation
@@ -128,7 +134,7 @@ class AutomaticResult:
     target: str
     count: int
     of: int
-    found: list[Measured] = field(default_factory=list)
+    found: list[MutantResult] = field(default_factory=list)
     void: list[Key] = field(default_factory=list)
     stopped_by: signal.Signals | None = None
 

@@ -13,7 +13,7 @@ from headrace_cli._mutation import AutomaticResult, PatchResult
 from headrace_cli._render import counted, plain_table, print_heading, print_lines, print_table, print_text
 from headrace_cli._unseen import line_ranges, shown_path
 from headrace_properties.proof.mutation.equivalents import key_of
-from headrace_properties.proof.mutation.measuring import Measured, Unreached
+from headrace_properties.proof.mutation.measuring import MutantResult, Unreached
 from headrace_properties.proof.mutation.sampling import package_of
 
 # Automatic mutants
@@ -59,14 +59,14 @@ def print_automatic(console: Console, result: AutomaticResult) -> None:
 
 def table_rows(result: AutomaticResult) -> list[dict[str, str | int]]:
     """Return the table by module, with the sum of all as its last row. Equivalent ones do not count in the rate."""
-    groups: dict[str, list[Measured]] = {}
+    groups: dict[str, list[MutantResult]] = {}
     for measured in result.found:
         groups.setdefault(package_of(measured.mutant.module.name), []).append(measured)
     rows = [_row(name, groups[name]) for name in sorted(groups)]
     return [*rows, _row("all", result.found)] if len(rows) > 1 else rows
 
 
-def _row(name: str, found: list[Measured]) -> dict[str, str | int]:
+def _row(name: str, found: list[MutantResult]) -> dict[str, str | int]:
     counting = [measured for measured in found if measured.counts]
     killed = sum(measured.killed for measured in counting)
     return {
@@ -80,7 +80,7 @@ def _row(name: str, found: list[Measured]) -> dict[str, str | int]:
     }
 
 
-def _killers(found: Iterable[Measured]) -> str:
+def _killers(found: Iterable[MutantResult]) -> str:
     """Say what fired first, and how often."""
     counts: dict[str, int] = {}
     for measured in found:
@@ -115,7 +115,7 @@ def _print_survivors(console: Console, result: AutomaticResult) -> None:
     print_lines(console, note_of(survivors[0]), indent=2)
 
 
-def note_of(measured: Measured) -> str:
+def note_of(measured: MutantResult) -> str:
     """Return the note for a survivor, as TOML."""
     key = key_of(measured.mutant)
     fields = (("module", key.module), ("function", key.function), ("line", key.line), ("change", key.change))
@@ -123,15 +123,15 @@ def note_of(measured: Measured) -> str:
     return "\n".join(["[[equivalent]]", *lines])
 
 
-def _where(measured: Measured) -> str:
+def _where(measured: MutantResult) -> str:
     return f"{shown_path(measured.mutant.module.file)}:{measured.mutant.mutation.line}"
 
 
-def _change(measured: Measured) -> str:
+def _change(measured: MutantResult) -> str:
     return f"{measured.mutant.mutation.before}  ->  {measured.mutant.mutation.after}"
 
 
-def _evidence(measured: Measured) -> str:
+def _evidence(measured: MutantResult) -> str:
     """Say how near the runs came to it."""
     if not measured.reached:
         return "No run reaches this line."
@@ -154,7 +154,7 @@ def automatic_document(result: AutomaticResult) -> dict[str, Any]:
     }
 
 
-def _document(measured: Measured) -> dict[str, Any]:
+def _document(measured: MutantResult) -> dict[str, Any]:
     return {
         "module": measured.mutant.module.name,
         "file": shown_path(measured.mutant.module.file),

@@ -30,7 +30,7 @@ from headrace_properties.pipeline_trials import shown_again
 from headrace_properties.printable import describe_input
 from headrace_properties.promises import PromiseError
 from headrace_properties.proof.mutants import protocol_named
-from headrace_properties.replays import ERROR, Replay, kind_of
+from headrace_properties.replays import ERROR, ReplayFile, kind_of
 from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.search.judging import run_plan, violations
@@ -47,7 +47,7 @@ _NO_STORY = "no explanation or diagram is available"
 
 
 def rerun_pipeline(
-    replay: Replay, source: PipelineSource, trial: PipelineTrial | CodeTrial, options: ReplayOptions
+    replay: ReplayFile, source: PipelineSource, trial: PipelineTrial | CodeTrial, options: ReplayOptions
 ) -> Rerun:
     """Make a trial of a pipeline, or of its code by itself, again.
 
@@ -85,7 +85,7 @@ def rerun_pipeline(
 class _Subject:
     """What is said of any trial of a pipeline: ``records`` has a line for each record of its input."""
 
-    replay: Replay
+    replay: ReplayFile
     target: PipelineTarget
     records: tuple[str, ...]
     feed_seed: int
@@ -247,7 +247,7 @@ def _run(said: _Subject, trial: PipelineTrial, changes: tuple[str, ...], options
     return Rerun(kinds, changes, run.document, run.tell, run.save, stopped)
 
 
-def _check_promises_are_there(replay: Replay, verdicts: Mapping[str, Verdict]) -> None:
+def _check_promises_are_there(replay: ReplayFile, verdicts: Mapping[str, Verdict]) -> None:
     """Refuse to say that a promise is kept that the module no longer makes."""
     gone = [name for name in replay.found.get(Family.PROMISE, {}) if name not in verdicts]
     if gone:

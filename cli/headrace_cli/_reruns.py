@@ -14,7 +14,7 @@ from headrace_cli._pictures import Showing
 from headrace_cli._render import print_result
 from headrace_properties.findings import FindingClass, Kind
 from headrace_properties.kept_failures import shown
-from headrace_properties.replays import Replay
+from headrace_properties.replays import ReplayFile
 from headrace_properties.search.limits import CodeLimits
 
 
@@ -75,7 +75,7 @@ class Rerun:
         return ExitCode.UNKNOWN if self.kinds or self.changes else ExitCode.HOLDS
 
 
-def print_headline(console: Console, rerun: Rerun, replay: Replay) -> None:
+def print_headline(console: Console, rerun: Rerun, replay: ReplayFile) -> None:
     """Print what has come of what was recorded."""
     if rerun.kinds:
         said = (

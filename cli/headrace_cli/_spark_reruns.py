@@ -14,7 +14,7 @@ from headrace_cli._programs import script_of
 from headrace_cli._reruns import ReplayOptions, Rerun
 from headrace_cli._spark_targets import load_spark_target
 from headrace_properties.findings import Finding
-from headrace_properties.replays import Replay
+from headrace_properties.replays import ReplayFile
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import SparkSource
 from headrace_scenarios.pictures.side_by_side import side_by_side_html
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def rerun_spark(
-    replay: Replay, source: SparkSource, trial: QueryTrial | SinkTrial, options: ReplayOptions
+    replay: ReplayFile, source: SparkSource, trial: QueryTrial | SinkTrial, options: ReplayOptions
 ) -> Rerun:
     """Make a trial of a Spark job or a sink again.
 
@@ -103,7 +103,7 @@ def _loaded(
 
 
 def _tell(
-    replay: Replay,
+    replay: ReplayFile,
     found: Finding | None,
     versions: tuple[str, ...],
     explanation: "Explanation | None",

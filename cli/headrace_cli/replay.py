@@ -20,7 +20,7 @@ from headrace_cli._reruns import ReplayOptions, Rerun, print_headline
 from headrace_cli._spark_reruns import rerun_spark
 from headrace_cli._trust import check_trusted
 from headrace_cli._user_code import AllowEffectOption, Confinement
-from headrace_properties.replays import Replay, read_replay
+from headrace_properties.replays import ReplayFile, read_replay
 from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.limits import CALL_S, CodeLimits
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
@@ -131,13 +131,13 @@ _KINDS = {
 """Whose options a trial heeds."""
 
 
-def _named(replay: Replay, name: str | None) -> Replay:
+def _named(replay: ReplayFile, name: str | None) -> ReplayFile:
     """Return what was recorded, with the target that the user names instead."""
     source = replay.source if name is None else msgspec.structs.replace(replay.source, name=name)
     return msgspec.structs.replace(replay, source=source)
 
 
-def _again(replay: Replay, options: ReplayOptions) -> Rerun:
+def _again(replay: ReplayFile, options: ReplayOptions) -> Rerun:
     """Load the target where it comes from, and make the trial again."""
     match replay.source, replay.trial:
         case PipelineSource() as source, PipelineTrial() | CodeTrial() as trial:

@@ -14,7 +14,7 @@ from headrace_benchmarks.section8.experiments import EXPERIMENTS
 from headrace_benchmarks.section8.markdown import DATA, PLOTS, render
 from headrace_benchmarks.section8.plots import draw
 from headrace_benchmarks.section8.reporting import (
-    Report,
+    ExperimentReport,
     calibration_document,
     measure,
     problems,
@@ -132,7 +132,7 @@ def _chosen(only: list[str], size: Size) -> list[str]:
     ]
 
 
-def _to_update(output: Path, size: Size) -> Report:
+def _to_update(output: Path, size: Size) -> ExperimentReport:
     """Read the report in which some experiments are to be replaced.
 
     Raises:
@@ -149,9 +149,9 @@ def _to_update(output: Path, size: Size) -> Report:
     return before
 
 
-def _read(output: Path) -> Report:
+def _read(output: Path) -> ExperimentReport:
     try:
-        return Report.from_bytes(_data(output).read_bytes())
+        return ExperimentReport.from_bytes(_data(output).read_bytes())
     except OSError as error:
         raise UnreadableReportError(str(error.filename), error.strerror or str(error)) from error
     except JsonError as error:
@@ -168,10 +168,10 @@ def _command(names: list[str], size: Size) -> str:
     return " ".join(words)
 
 
-def _measure(names: list[str], size: Size, jobs: int, command: str) -> Report:
+def _measure(names: list[str], size: Size, jobs: int, command: str) -> ExperimentReport:
     with RunProgress("report") as progress:
         measured = measure(names, size, jobs, lambda done, total, name: progress.advance(done / total, name))
-    return Report(provenance(command), size.quick, calibration_document(), measured)
+    return ExperimentReport(provenance(command), size.quick, calibration_document(), measured)
 
 
 def _files(output: Path, names: list[str], *, force: bool) -> OutputFiles:
@@ -186,7 +186,7 @@ def _files(output: Path, names: list[str], *, force: bool) -> OutputFiles:
     return files
 
 
-def _write(found: Report, output: Path, files: OutputFiles) -> None:
+def _write(found: ExperimentReport, output: Path, files: OutputFiles) -> None:
     pictures = {_plot(output, experiment.name): draw(experiment) for experiment in found.measured}
     measured = tuple(
         msgspec.structs.replace(experiment, plot_sha256=sha256(data))

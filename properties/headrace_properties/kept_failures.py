@@ -17,7 +17,7 @@ from pathlib import Path
 
 from headrace import HistoryFormatError
 from headrace_properties.findings import Finding, Kind
-from headrace_properties.replays import ERROR, Replay, read_replay
+from headrace_properties.replays import ERROR, ReplayFile, read_replay
 from headrace_properties.search.judging import JudgedRun
 from headrace_properties.target import Source
 from headrace_properties.verdict import Holds, Verdict, Violated
@@ -40,7 +40,7 @@ class KeptFailure:
     """
 
     path: Path
-    replay: Replay
+    replay: ReplayFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ REPLAY_FORMAT = 5
 AnyTrial = PipelineTrial | CodeTrial | QueryTrial | SinkTrial
 
 
-class Replay(msgspec.Struct, frozen=True):
+class ReplayFile(msgspec.Struct, frozen=True):
     """A finding, and everything needed to see it again.
 
     Attributes:
@@ -101,7 +101,7 @@ def to_replay(
     """Write a finding for a file.
 
     Args:
-        source: as in `Replay`; so are ``trial`` and ``digest``.
+        source: as in `ReplayFile`; so are ``trial`` and ``digest``.
         trial: what shows it.
         messages: what was found.
         digest: of its History.
@@ -114,7 +114,7 @@ def to_replay(
         found.setdefault(kind.family, {})[kind.name] = message
     code = code_digest(source.names) if input_digest else ""
     kept, judges = dict(answers) or msgspec.UNSET, dict(versions) or msgspec.UNSET
-    replay = Replay(source, trial, found, digest, code, input_digest, answers=kept, versions=judges)
+    replay = ReplayFile(source, trial, found, digest, code, input_digest, answers=kept, versions=judges)
     return printable_json(replay) + b"\n"
 
 
@@ -140,7 +140,7 @@ class _Header(msgspec.Struct):
     spark_job: str | None = None
 
 
-def read_replay(path: Path) -> Replay:
+def read_replay(path: Path) -> ReplayFile:
     """Read a file of any format.
 
     Raises:
@@ -154,7 +154,7 @@ def read_replay(path: Path) -> Replay:
         if header.spark_job is not None or not 0 < header.format <= REPLAY_FORMAT:
             raise HistoryFormatError("replay file", str(path), _of_another_format(header.format))
         if header.format == REPLAY_FORMAT:
-            return read_json(data, msgspec.json.Decoder(Replay).decode)
+            return read_json(data, msgspec.json.Decoder(ReplayFile).decode)
         if header.format <= _LAST_OF_FORMER_NAME:
             return _translated(read_json(data, msgspec.json.decode)).replay
         return read_json(data, msgspec.json.Decoder(_PipelineFile).decode).replay
@@ -188,7 +188,7 @@ class _PipelineFile(msgspec.Struct):
     input_digest: str = ""
 
     @property
-    def replay(self) -> Replay:
+    def replay(self) -> ReplayFile:
         names = self.violations
         about_code = bool(names) and all(name.startswith(_CODE) for name in names)
         trial: AnyTrial = PipelineTrial(self.plan, self.feed_seed, self.kept)
@@ -200,7 +200,7 @@ class _PipelineFile(msgspec.Struct):
             kind = Kind(Family.CODE, name.removeprefix(_CODE)) if about_code else kind
             found.setdefault(kind.family, {})[kind.name] = message
         source = PipelineSource(self.pipeline, self.versions, self.protocol, self.feed)
-        return Replay(source, trial, found, self.digest, self.code_digest, self.input_digest)
+        return ReplayFile(source, trial, found, self.digest, self.code_digest, self.input_digest)
 
 
 _LAST_OF_FORMER_NAME = 3
@@ -261,9 +261,9 @@ class _SparkFile(msgspec.Struct):
     keys: dict[str, tuple[str, ...]] = {}
 
     @property
-    def replay(self) -> Replay:
+    def replay(self) -> ReplayFile:
         source = SparkSource(self.spark_job, self.schemas, self.feed, self.keys)
-        return Replay(source, self._trial(), self._found(), "", self.code_digest, self.input_digest)
+        return ReplayFile(source, self._trial(), self._found(), "", self.code_digest, self.input_digest)
 
     def _trial(self) -> QueryTrial | SinkTrial:
         if self.cause is not None and self.fault is None:

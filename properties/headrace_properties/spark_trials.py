@@ -12,7 +12,7 @@ from msgspec import structs
 from headrace.api.errors import HeadraceError
 from headrace_properties.findings import Finding, FindingClass, Kind, ranked
 from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried
-from headrace_properties.replays import Replay, to_replay
+from headrace_properties.replays import ReplayFile, to_replay
 from headrace_properties.spark_jobs.both_engines import compared
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.clock_changes import told_of_double_hour
@@ -196,7 +196,7 @@ class SparkTrials:
         if trial.feed_seed != target.feed_seed:
             target = self.target_of(trial.feed_seed)
         messages, rows = {finding.kind: str(finding)}, _digest_of_rows(target, trial)
-        answers = _answers_to(Replay(self.source, trial, {}), trial, target) if is_used() else {}
+        answers = _answers_to(ReplayFile(self.source, trial, {}), trial, target) if is_used() else {}
         return to_replay(
             self.source, trial, messages, input_digest=rows, answers=answers, versions=target.versions
         )
@@ -236,7 +236,7 @@ class Again:
 
     """
 
-    def __init__(self, replay: Replay, trial: QueryTrial | SinkTrial, target: SparkTarget) -> None:
+    def __init__(self, replay: ReplayFile, trial: QueryTrial | SinkTrial, target: SparkTarget) -> None:
         declared = replay.source.keys if isinstance(replay.source, SparkSource) else {}
         self._target = target = target if target.keys else dataclasses.replace(target, keys=declared)
         self.wrong = _implausible(trial, target)
@@ -281,7 +281,7 @@ class Again:
         return None if self._sink is None or self.finding is None else explain_sink(self._sink)
 
 
-def _answers_to(replay: Replay, trial: QueryTrial | SinkTrial, target: SparkTarget) -> dict[str, Answer]:
+def _answers_to(replay: ReplayFile, trial: QueryTrial | SinkTrial, target: SparkTarget) -> dict[str, Answer]:
     """Return what the real Spark says to a trial, which is made again to hear it."""
     with collected() as answers:
         Again(replay, trial, target)
@@ -305,7 +305,7 @@ def _digest_of_rows(target: SparkTarget, trial: QueryTrial | SinkTrial) -> str:
     return hashlib.sha256(repr(rows).encode()).hexdigest()
 
 
-def _is_allowed(trial: QueryTrial | SinkTrial, replay: Replay, causes: Collection[Cause]) -> bool:
+def _is_allowed(trial: QueryTrial | SinkTrial, replay: ReplayFile, causes: Collection[Cause]) -> bool:
     """Return whether a trial showed what the outcome may depend on. ``causes``: what is allowed."""
     if isinstance(trial, QueryTrial):
         return trial.cause in causes

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from headrace_benchmarks.section8.plots import draw
-from headrace_benchmarks.section8.reporting import Measured, Report
+from headrace_benchmarks.section8.reporting import ExperimentReport, ExperimentResult
 
 PLOTS = Path(__file__).parents[2] / "docs/report"
-MEASURED = Report.from_bytes((PLOTS / "runs.json").read_bytes()).measured
+MEASURED = ExperimentReport.from_bytes((PLOTS / "runs.json").read_bytes()).measured
 
 
 NUMBER = re.compile(r"(?<![\w#.-])-?\d+(?:\.\d+)?(?:e-?\d+)?(?!\w)")
@@ -32,7 +32,7 @@ def looks_the_same(one: str, other: str) -> bool:
 
 
 @pytest.mark.parametrize("measured", MEASURED, ids=lambda measured: measured.name)
-def test_each_picture_of_the_report_is_drawn_from_its_data(measured: Measured) -> None:
+def test_each_picture_of_the_report_is_drawn_from_its_data(measured: ExperimentResult) -> None:
     assert looks_the_same(draw(measured).decode(), (PLOTS / f"{measured.name}.svg").read_text())
 
 

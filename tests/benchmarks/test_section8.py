@@ -16,8 +16,8 @@ from headrace_benchmarks.section8.markdown import FITTED, render
 from headrace_benchmarks.section8.on_spark import JOBS
 from headrace_benchmarks.section8.paper import CHANCE, CLAIMS, USUAL, Basis
 from headrace_benchmarks.section8.reporting import (
-    Measured,
-    Report,
+    ExperimentReport,
+    ExperimentResult,
     calibration_document,
     measure,
     problems,
@@ -107,40 +107,40 @@ def test_as_many_parameters_are_fitted_as_the_report_says() -> None:
 
 
 @pytest.fixture(scope="module")
-def report() -> Report:
+def report() -> ExperimentReport:
     small = dataclasses.replace(EXPERIMENTS["figure-14"], quick=("20 CPUs", "50 CPUs"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(EXPERIMENTS, small.name, small)
         measured = measure([small.name], Size(seeds=2, quick=True), 1, lambda *_: None)
-    return Report(
+    return ExperimentReport(
         provenance("headrace paper report"), quick=True, calibration=calibration_document(), measured=measured
     )
 
 
-def test_every_figure_of_the_report_is_reproducible(report: Report) -> None:
+def test_every_figure_of_the_report_is_reproducible(report: ExperimentReport) -> None:
     assert list(problems(report, again=2)) == []
 
 
-def test_a_report_is_read_as_it_was_written(report: Report) -> None:
+def test_a_report_is_read_as_it_was_written(report: ExperimentReport) -> None:
     runs = (
         RunSample("a", 0, (("a", "mean", 1.5), ("b", "mean", 7.0), ("a", "95 %", 2.5)), {3: 1, 5: 2}),
         RunSample("a", 1, (("a", "mean", 2.5), ("b", "mean", 8.0), ("a", "95 %", 3.5)), {4: 1, 5: 3}),
     )
-    measured = Measured("figure-13", 2, runs, plot_sha256="00")
+    measured = ExperimentResult("figure-13", 2, runs, plot_sha256="00")
     both = msgspec.structs.replace(report, measured=(*report.measured, measured))
-    assert Report.from_bytes(both.to_bytes()) == both
+    assert ExperimentReport.from_bytes(both.to_bytes()) == both
 
 
-def test_a_report_that_lacks_a_run_is_refused(report: Report) -> None:
+def test_a_report_that_lacks_a_run_is_refused(report: ExperimentReport) -> None:
     (measured,) = report.measured
     more = with_measured(report, msgspec.structs.replace(measured, seeds=3))
     with pytest.raises(
         msgspec.ValidationError, match="figure-14: 20 CPUs: 3 values are expected in each figure"
     ):
-        Report.from_bytes(more.to_bytes())
+        ExperimentReport.from_bytes(more.to_bytes())
 
 
-def test_a_fabricated_run_is_noticed_when_rerun(report: Report) -> None:
+def test_a_fabricated_run_is_noticed_when_rerun(report: ExperimentReport) -> None:
     measured = report.measured[0]
     first = measured.samples[0]
     better = msgspec.structs.replace(first, values=((first.point, "median", 3.6), *first.values[1:]))
@@ -151,14 +151,16 @@ def test_a_fabricated_run_is_noticed_when_rerun(report: Report) -> None:
     ]
 
 
-def test_a_report_of_another_calibration_is_stale(report: Report) -> None:
+def test_a_report_of_another_calibration_is_stale(report: ExperimentReport) -> None:
     other = msgspec.structs.replace(report, calibration=report.calibration | {"link_us": 1.0})
     assert list(problems(other, again=0)) == [
         "its calibration differs from this code's: write the report again"
     ]
 
 
-def test_each_figure_is_written_with_its_command_seeds_versions_and_the_papers_number(report: Report) -> None:
+def test_each_figure_is_written_with_its_command_seeds_versions_and_the_papers_number(
+    report: ExperimentReport,
+) -> None:
     text = render(report)
     assert "Command: `headrace paper report --only figure-14`. Seeds: 0 to 1 at each point." in text
     for name, version in report.provenance.versions.items():
@@ -170,7 +172,7 @@ def test_each_figure_is_written_with_its_command_seeds_versions_and_the_papers_n
     assert "**A quick report**" in text
 
 
-def test_what_was_not_measured_is_named(report: Report) -> None:
+def test_what_was_not_measured_is_named(report: ExperimentReport) -> None:
     _, unmeasured = render(report).split("## Left out of this run\n")
     for name in ("Figure 13", "Figure 15", "Figure 16", "6.1.3", "6.1.2, 6.1.3", "8.4, skew", "7.2", "8.1"):
         assert f"- {name}: " in unmeasured
@@ -219,11 +221,11 @@ def test_real_time_has_its_own_chapter_and_is_not_rerun() -> None:
 @pytest.mark.parametrize(("name", "point"), [("skew", "limit of 1 h"), ("hot-key", "90 %")])
 def test_a_fabricated_run_of_any_experiment_is_noticed(name: str, point: str) -> None:
     sample = EXPERIMENTS[name].sample(point, 0).rounded()
-    honest = Measured(name, 1, (sample,))
+    honest = ExperimentResult(name, 1, (sample,))
     assert list(problems(with_measured(made_up(name, {}), honest), again=1)) == []
     *rest, (place, figure, value) = sample.values
     better = msgspec.structs.replace(sample, values=(*rest, (place, figure, value + 1)))
-    doctored = Measured(name, 1, (better,))
+    doctored = ExperimentResult(name, 1, (better,))
     assert list(problems(with_measured(made_up(name, {}), doctored), again=1)) == [
         f"{name}: {point}, seed 0: a repeated run gives different figures"
     ]
@@ -252,7 +254,7 @@ def test_a_row_has_the_runs_of_its_point_only() -> None:
     assert [(row.point, row.value.mean) for row in rows_of(samples)] == [("a", 2.0), ("b", 5.0)]
 
 
-def with_measured(report: Report, measured: Measured) -> Report:
+def with_measured(report: ExperimentReport, measured: ExperimentResult) -> ExperimentReport:
     return msgspec.structs.replace(report, measured=(measured,))
 
 
@@ -260,11 +262,11 @@ FIVE = "5 stages", CHANCE
 CLOSED = "5 stages", "closed form, %"
 
 
-def made_up(name: str, values: dict[tuple[str, str], float]) -> Report:
+def made_up(name: str, values: dict[tuple[str, str], float]) -> ExperimentReport:
     """A report without actual runs; two seeds, which agree."""
     samples = tuple(
         RunSample("somewhere", seed, tuple((*place, value) for place, value in values.items()))
         for seed in range(2)
     )
-    measured = Measured(name, 2, samples)
-    return Report(provenance("headrace paper report"), False, calibration_document(), (measured,))  # noqa: FBT003  ``quick``
+    measured = ExperimentResult(name, 2, samples)
+    return ExperimentReport(provenance("headrace paper report"), False, calibration_document(), (measured,))  # noqa: FBT003  ``quick``

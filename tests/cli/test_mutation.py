@@ -10,7 +10,7 @@ from headrace_cli import _mutation
 from headrace_cli._mutation import AutomaticResult
 from headrace_cli._mutation_report import exit_code, print_automatic
 from headrace_properties.proof.mutation import measuring
-from headrace_properties.proof.mutation.measuring import Measured
+from headrace_properties.proof.mutation.measuring import MutantResult
 from headrace_properties.proof.mutation.mutant_judge import Judgement
 from headrace_properties.proof.mutation.mutant_runs import RunsSpec, engine_spec
 from headrace_properties.proof.mutation.sampling import engine_modules, mutants_of
@@ -83,10 +83,10 @@ def test_a_survivor_is_printed_with_its_place_and_the_note_to_fill_in(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     mutants = mutants_of(engine_modules(["headrace.deadlines"]))
-    unseen = Measured(mutants[0], Judgement(), 0)
-    differing = Measured(mutants[1], Judgement(runs=5, changed=1), 5)
-    killed = Measured(mutants[1], Judgement(runs=2, killed_by=("S1",)), 5, "it is not")
-    unfit = Measured(mutants[1], Judgement(unfit="no"), 5)
+    unseen = MutantResult(mutants[0], Judgement(), 0)
+    differing = MutantResult(mutants[1], Judgement(runs=5, changed=1), 5)
+    killed = MutantResult(mutants[1], Judgement(runs=2, killed_by=("S1",)), 5, "it is not")
+    unfit = MutantResult(mutants[1], Judgement(unfit="no"), 5)
     result = AutomaticResult("", 4, 9, [unseen, differing, killed, unfit])
     assert exit_code(result) == 1
     assert exit_code(AutomaticResult("", 2, 9, [killed, unfit])) == 0

@@ -13,7 +13,7 @@ import pytest
 
 from headrace_cli._signals import Stopped
 from headrace_properties.proof.workloads import WORKLOADS
-from headrace_properties.replays import REPLAY_FORMAT, Replay
+from headrace_properties.replays import REPLAY_FORMAT, ReplayFile
 from headrace_properties.search.inevitability import failure_rates
 from headrace_properties.search.plans import PLAN_BYTES, decode_plan, ground_of
 from headrace_properties.search.plausible import implausible
@@ -132,7 +132,9 @@ def test_the_feed_that_was_named_is_replayed(folder: Path, run: Run) -> None:
 def test_a_replay_file_is_readable_without_the_command(folder: Path) -> None:
     """It says of which type its source, its trial and each fault are."""
     content = json.loads(save_zombie(folder).read_text())
-    assert set(Replay.__struct_fields__) - {"answers", "versions"} == set(content)  # a pipeline asks no Spark
+    assert set(ReplayFile.__struct_fields__) - {"answers", "versions"} == set(
+        content
+    )  # a pipeline asks no Spark
     trial = content["trial"]
     assert (content["format"], content["source"]["type"], trial["type"]) == (
         REPLAY_FORMAT,

@@ -13,7 +13,7 @@ from headrace_properties.findings import Family, Kind
 from headrace_properties.kept_failures import KeptFailures
 from headrace_properties.pipeline_trials import shown_again
 from headrace_properties.proof.mutants import protocol_named
-from headrace_properties.replays import ERROR, REPLAY_FORMAT, Replay, read_replay, to_replay
+from headrace_properties.replays import ERROR, REPLAY_FORMAT, ReplayFile, read_replay, to_replay
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import run_plan, violations
 from headrace_properties.spark_jobs.causes import Cause
@@ -46,7 +46,7 @@ FILES: dict[str, tuple[PipelineSource | SparkSource, type, dict[Family, list[str
 }
 
 
-def recorded(name: str) -> Replay:
+def recorded(name: str) -> ReplayFile:
     return read_replay(RECORDED / f"{name}.json")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried
-from headrace_properties.replays import Replay, to_replay
+from headrace_properties.replays import ReplayFile, to_replay
 from headrace_properties.session import Memory, Result, Session
 from headrace_properties.target import PipelineSource
 from headrace_properties.user_code.code_trial import CodeTrial
@@ -35,7 +35,7 @@ class Steps:
 
     def retry(self, kept: KeptFailures) -> list[Retried]:
         self.steps.append("retry")
-        replay = Replay(SOURCE, TRIAL, {KIND.family: {KIND.name: "it keeps state"}})
+        replay = ReplayFile(SOURCE, TRIAL, {KIND.family: {KIND.name: "it keeps state"}})
         return [
             Retried(KeptFailure(path, replay), {KIND: self.verdict}) for path in kept.folder.glob("*.json")
         ]

@@ -174,7 +174,7 @@ class SessionBuffer(Computation):
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class MeasuredLoad:
     """The load of one run during the measurement.
 
     Attributes:
@@ -192,7 +192,7 @@ _RECORDS_APART_US = 100 * MILLISECOND
 _PROMISE_US = 50 * MILLISECOND
 
 
-def load_of(buffering: Buffering, seed: int) -> Load:
+def load_of(buffering: Buffering, seed: int) -> MeasuredLoad:
     """Run a load, and measure it."""
     pipeline = _pipeline(buffering)
     ledger = Ledger()
@@ -206,7 +206,9 @@ def load_of(buffering: Buffering, seed: int) -> Load:
     cpu_us, reads = ledger.cpu_us, ledger.reads
     cluster.run_until(first_us + measured_us)
     begun = buffering.rows_a_second * measured_us / SECOND
-    return Load((ledger.cpu_us - cpu_us) / begun + _others_us(buffering), (ledger.reads - reads) / begun)
+    return MeasuredLoad(
+        (ledger.cpu_us - cpu_us) / begun + _others_us(buffering), (ledger.reads - reads) / begun
+    )
 
 
 _SETTLED_US = SECOND

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from headrace_benchmarks.section8.experiment import FULL, Experiment, Row
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
-from headrace_benchmarks.section8.paper import CLAIMS, Claim
-from headrace_benchmarks.section8.reporting import Measured, Report, sha256
+from headrace_benchmarks.section8.paper import CLAIMS, PaperFigure
+from headrace_benchmarks.section8.reporting import ExperimentReport, ExperimentResult, sha256
 
 PLOTS = "docs/report"
 """The directory of the pictures, relative to REPORT.md."""
@@ -22,12 +22,12 @@ FITTED = {
 """The number that each fitted parameter was fitted to."""
 
 
-def render(report: Report) -> str:
+def render(report: ExperimentReport) -> str:
     """Return the text of REPORT.md."""
     return "\n".join(_lines(report)) + "\n"
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: ExperimentReport) -> Iterator[str]:
     yield f"<!-- Written by `{report.provenance.command}`. Do not edit: `headrace paper report --check` compares. -->"
     yield f"<!-- sha256 of {DATA}: {sha256(report.to_bytes())} -->"
     yield "# MillWheel's evaluation on the simulated cluster"
@@ -54,14 +54,14 @@ def _lines(report: Report) -> Iterator[str]:
     yield from _left_out(report)
 
 
-def _provenance(report: Report) -> Iterator[str]:
+def _provenance(report: ExperimentReport) -> Iterator[str]:
     found = report.provenance
     versions = ", ".join(f"{name} {number}" for name, number in found.versions.items())
     yield f"Command: `{found.command}`. Versions: {versions}. Machine: {found.machine}, {found.cores} cores."
     yield ""
 
 
-def _measured(measured: Measured) -> Iterator[str]:
+def _measured(measured: ExperimentResult) -> Iterator[str]:
     experiment = EXPERIMENTS[measured.name]
     yield f"## {experiment.place}: {experiment.title}"
     yield ""
@@ -106,7 +106,7 @@ def _header(experiment: Experiment) -> str:
     return f"| | figure | paper{paper} | {'this machine' if experiment.wall else 'model'}{model} | error | |"
 
 
-def _row(row: Row, claim: Claim | None, *, wall: bool) -> str:
+def _row(row: Row, claim: PaperFigure | None, *, wall: bool) -> str:
     paper = error = kind = ""
     if claim is not None:
         kind = "measured" if wall else claim.basis.value
@@ -116,7 +116,7 @@ def _row(row: Row, claim: Claim | None, *, wall: bool) -> str:
     return f"| {row.point} | {row.figure} | {paper} | {row.value} | {error} | {kind} |"
 
 
-def _calibration(report: Report) -> Iterator[str]:
+def _calibration(report: ExperimentReport) -> Iterator[str]:
     yield "## Calibration"
     yield ""
     yield "The reason for each parameter is given in `benchmarks/headrace_benchmarks/section8/calibration.py`. To repeat the fit,"
@@ -129,7 +129,7 @@ def _calibration(report: Report) -> Iterator[str]:
     yield ""
 
 
-def _left_out(report: Report) -> Iterator[str]:
+def _left_out(report: ExperimentReport) -> Iterator[str]:
     done = {measured.name for measured in report.measured}
     left_out = [experiment for name, experiment in EXPERIMENTS.items() if name not in done]
     if left_out:

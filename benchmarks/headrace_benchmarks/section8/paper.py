@@ -19,7 +19,7 @@ class Basis(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class PaperFigure:
     """One number of the paper.
 
     Attributes:
@@ -47,30 +47,30 @@ MORE = "increase over previous stage"
 PROPORTIONAL = "R² of buffered against hours"
 """Names of points and figures for which the paper has a number."""
 
-CLAIMS: dict[tuple[str, str, str], Claim] = {
-    ("figure-13", WEAK, "median"): Claim(3.6, basis=Basis.FITTED),
-    ("figure-13", WEAK, "95 %"): Claim(30.0, basis=Basis.FITTED),
-    ("figure-13", STRONG, "median"): Claim(33.7, basis=Basis.FITTED),
-    ("figure-13", STRONG, "95 %"): Claim(93.8),
-    ("figure-14", "20 CPUs", "median"): Claim(None, "roughly constant", Basis.CHOSEN),
-    ("figure-14", "2000 CPUs", "median"): Claim(None, "roughly constant", Basis.CHOSEN),
-    ("figure-14", "2000 CPUs", "99 %"): Claim(None, "on the order of 100 ms", Basis.CHOSEN),
-    ("figure-15", "stage 1", "mean"): Claim(1795.0, basis=Basis.FITTED),
-    ("figure-15", "stage 1", "stdev"): Claim(159.0, basis=Basis.CHOSEN),
-    ("figure-15", "stage 2", "mean"): Claim(1954.0, basis=Basis.CHOSEN),
-    ("figure-15", "stage 2", "stdev"): Claim(127.0, basis=Basis.CHOSEN),
-    ("figure-15", "stage 3", "mean"): Claim(2081.0, basis=Basis.CHOSEN),
-    ("figure-15", "stage 3", "stdev"): Claim(140.0, basis=Basis.CHOSEN),
-    ("figure-15", "stage 2", MORE): Claim(159.0, "under 200 ms", Basis.CHOSEN),
-    ("figure-15", "stage 3", MORE): Claim(127.0, "under 200 ms", Basis.CHOSEN),
-    ("figure-16", FACTOR, ONCE): Claim(2.0, "a factor of two"),
-    ("figure-16", STRAIGHT, ONCE): Claim(None, "linearly"),
-    ("strong-weak", f"{WALL_TIME}, strong", TWO_VALUES): Claim(None, "just works"),
-    ("strong-weak", f"{WALL_TIME}, weak", TWO_VALUES): Claim(None, "bit-wise distinct"),
-    ("hot-key", "90 %", BUSIEST): Claim(90.0),
-    ("authority", "500,000 intervals, 1 shard", USUAL): Claim(None, "no loss in performance"),
-    ("skew", "no limit", PROPORTIONAL): Claim(None, "often proportional to skew"),
-    ("depth", "5 stages", CHANCE): Claim(4.9, "nearly a 5% chance"),
+CLAIMS: dict[tuple[str, str, str], PaperFigure] = {
+    ("figure-13", WEAK, "median"): PaperFigure(3.6, basis=Basis.FITTED),
+    ("figure-13", WEAK, "95 %"): PaperFigure(30.0, basis=Basis.FITTED),
+    ("figure-13", STRONG, "median"): PaperFigure(33.7, basis=Basis.FITTED),
+    ("figure-13", STRONG, "95 %"): PaperFigure(93.8),
+    ("figure-14", "20 CPUs", "median"): PaperFigure(None, "roughly constant", Basis.CHOSEN),
+    ("figure-14", "2000 CPUs", "median"): PaperFigure(None, "roughly constant", Basis.CHOSEN),
+    ("figure-14", "2000 CPUs", "99 %"): PaperFigure(None, "on the order of 100 ms", Basis.CHOSEN),
+    ("figure-15", "stage 1", "mean"): PaperFigure(1795.0, basis=Basis.FITTED),
+    ("figure-15", "stage 1", "stdev"): PaperFigure(159.0, basis=Basis.CHOSEN),
+    ("figure-15", "stage 2", "mean"): PaperFigure(1954.0, basis=Basis.CHOSEN),
+    ("figure-15", "stage 2", "stdev"): PaperFigure(127.0, basis=Basis.CHOSEN),
+    ("figure-15", "stage 3", "mean"): PaperFigure(2081.0, basis=Basis.CHOSEN),
+    ("figure-15", "stage 3", "stdev"): PaperFigure(140.0, basis=Basis.CHOSEN),
+    ("figure-15", "stage 2", MORE): PaperFigure(159.0, "under 200 ms", Basis.CHOSEN),
+    ("figure-15", "stage 3", MORE): PaperFigure(127.0, "under 200 ms", Basis.CHOSEN),
+    ("figure-16", FACTOR, ONCE): PaperFigure(2.0, "a factor of two"),
+    ("figure-16", STRAIGHT, ONCE): PaperFigure(None, "linearly"),
+    ("strong-weak", f"{WALL_TIME}, strong", TWO_VALUES): PaperFigure(None, "just works"),
+    ("strong-weak", f"{WALL_TIME}, weak", TWO_VALUES): PaperFigure(None, "bit-wise distinct"),
+    ("hot-key", "90 %", BUSIEST): PaperFigure(90.0),
+    ("authority", "500,000 intervals, 1 shard", USUAL): PaperFigure(None, "no loss in performance"),
+    ("skew", "no limit", PROPORTIONAL): PaperFigure(None, "often proportional to skew"),
+    ("depth", "5 stages", CHANCE): PaperFigure(4.9, "nearly a 5% chance"),
 }
 """Claims by experiment, point and figure (MillWheel 6.1.2-8.4). The increases in Figure 15 are differences of its means."""
 

@@ -21,7 +21,7 @@ from headrace_benchmarks.section8 import (
 from headrace_benchmarks.section8.experiment import Row
 from headrace_benchmarks.section8.experiments import bin_ms
 from headrace_benchmarks.section8.paper import BUSIEST, CHANCE, CLAIMS
-from headrace_benchmarks.section8.reporting import Measured
+from headrace_benchmarks.section8.reporting import ExperimentResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ class NoPlotsError(HeadraceError):
         return "drawing the report's figures needs the package 'matplotlib'. Install headrace[flights]"
 
 
-def draw(measured: Measured) -> bytes:
+def draw(measured: ExperimentResult) -> bytes:
     """Draw an experiment's picture.
 
     Raises:
@@ -76,7 +76,7 @@ def draw(measured: Measured) -> bytes:
     return file.getvalue()
 
 
-def _figure_13(figure: "Figure", measured: Measured) -> None:
+def _figure_13(figure: "Figure", measured: ExperimentResult) -> None:
     """Draw a histogram and a CDF over all seeds, with the paper's percentiles as crosses.
 
     Exactly-once delivery changes little, so the curves with it are thin, and lie on wide, pale curves without it.
@@ -109,7 +109,7 @@ def _is_on(point: str) -> bool:
     return point.endswith("on")
 
 
-def _figure_14(figure: "Figure", measured: Measured) -> None:
+def _figure_14(figure: "Figure", measured: ExperimentResult) -> None:
     """Draw each figure over the size of the cluster."""
     axes = figure.subplots()
     axes.set(xscale="log", yscale="log", xlabel="CPUs", ylabel="latency, simulated ms")
@@ -136,7 +136,7 @@ def _at_end(axes: "Axes", x: float, y: float, label: str, number: int) -> None:
     )
 
 
-def _figure_15(figure: "Figure", measured: Measured) -> None:
+def _figure_15(figure: "Figure", measured: ExperimentResult) -> None:
     """Draw the mean lag of each stage beside the paper's."""
     axes = figure.subplots()
     rows = [row for row in measured.rows if row.figure == "mean"]
@@ -148,7 +148,7 @@ def _figure_15(figure: "Figure", measured: Measured) -> None:
     axes.legend()
 
 
-def _figure_16(figure: "Figure", measured: Measured) -> None:
+def _figure_16(figure: "Figure", measured: ExperimentResult) -> None:
     """Draw CPU time over the size of the cache, one line per policy and load."""
     axes = figure.subplots()
     axes.set(
@@ -163,7 +163,7 @@ def _figure_16(figure: "Figure", measured: Measured) -> None:
     axes.legend()
 
 
-def _depth(figure: "Figure", measured: Measured) -> None:
+def _depth(figure: "Figure", measured: ExperimentResult) -> None:
     """Draw the chance to hit a failure beside its closed form, latencies, and retained bytes, each over the depth."""
     chance, latency, retained = figure.subplots(1, 3)
     for axes, label, names in (
@@ -190,7 +190,7 @@ def _depth(figure: "Figure", measured: Measured) -> None:
     figure.legend(*retained.get_legend_handles_labels(), loc="outside lower center", ncols=3)
 
 
-def _strong_weak(figure: "Figure", measured: Measured) -> None:
+def _strong_weak(figure: "Figure", measured: ExperimentResult) -> None:
     """Draw latency, re-runs of user code, and differences in the output, for each code and combination."""
     names = (strong_weak.LATENCY, strong_weak.AGAIN, strong_weak.REPEATED, strong_weak.CHANGED)
     points = list(dict.fromkeys(row.point for row in measured.rows))
@@ -225,17 +225,17 @@ def _strong_weak(figure: "Figure", measured: Measured) -> None:
         label.set_fontweight("bold" if "(" in text else "normal")
 
 
-def _spark(figure: "Figure", measured: Measured) -> None:
+def _spark(figure: "Figure", measured: ExperimentResult) -> None:
     """Draw throughput, latency and recovery of each job."""
     _on_logarithmic_scales(figure, measured, (on_spark.THROUGHPUT, on_spark.LATENCY, on_spark.RECOVERY))
 
 
-def _nexmark(figure: "Figure", measured: Measured) -> None:
+def _nexmark(figure: "Figure", measured: ExperimentResult) -> None:
     """Draw the throughput of each query, both ways."""
     _on_logarithmic_scales(figure, measured, (nexmark.LAYER, nexmark.OWN))
 
 
-def _on_logarithmic_scales(figure: "Figure", measured: Measured, names: Sequence[str]) -> None:
+def _on_logarithmic_scales(figure: "Figure", measured: ExperimentResult, names: Sequence[str]) -> None:
     """Draw figures side by side, with a line for each job, on logarithmic scales, since they differ by factors."""
     points = list(dict.fromkeys(row.point for row in measured.rows))
     for axes, name in zip(figure.subplots(1, len(names), sharey=True), names, strict=True):
@@ -261,7 +261,7 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if value >= 10 or value == 0 else f"{value:.2g}"
 
 
-def _hot_key(figure: "Figure", measured: Measured) -> None:
+def _hot_key(figure: "Figure", measured: ExperimentResult) -> None:
     """Draw the delay of the last record, and the busiest machine's share, over the key's share."""
     behind, busiest = figure.subplots(1, 2)
     for axes, name in ((behind, hot_key.BEHIND), (busiest, BUSIEST)):
@@ -276,7 +276,7 @@ def _hot_key(figure: "Figure", measured: Measured) -> None:
         axes.legend()
 
 
-def _skew(figure: "Figure", measured: Measured) -> None:
+def _skew(figure: "Figure", measured: ExperimentResult) -> None:
     """Draw buffered and waiting bytes over the hours by which one source is behind."""
     buffered, waiting = figure.subplots(1, 2, sharey=True)
     for axes, name in ((buffered, skew.BUFFERED), (waiting, skew.WAITING)):
@@ -289,7 +289,7 @@ def _skew(figure: "Figure", measured: Measured) -> None:
     waiting.legend(loc="upper left")
 
 
-def _recovery(figure: "Figure", measured: Measured) -> None:
+def _recovery(figure: "Figure", measured: ExperimentResult) -> None:
     """Draw how long records wait for a new owner, over the size of its interval."""
     median, most = figure.subplots(1, 2, sharey=True)
     for axes, name in ((median, recovery.MEDIAN), (most, recovery.MOST)):
@@ -301,7 +301,7 @@ def _recovery(figure: "Figure", measured: Measured) -> None:
     median.legend()
 
 
-def _authority(figure: "Figure", measured: Measured) -> None:
+def _authority(figure: "Figure", measured: ExperimentResult) -> None:
     """Draw the CPU time per update over the number of intervals."""
     axes = figure.subplots()
     axes.set(xscale="log", xlabel="key intervals", ylabel="real CPU µs per update")

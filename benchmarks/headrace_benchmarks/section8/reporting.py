@@ -44,7 +44,7 @@ class Provenance(msgspec.Struct, frozen=True):
     cores: int
 
 
-class Measured(msgspec.Struct, frozen=True):
+class ExperimentResult(msgspec.Struct, frozen=True):
     """The results of one experiment.
 
     Attributes:
@@ -65,7 +65,7 @@ class Measured(msgspec.Struct, frozen=True):
         return rows_of(self.samples)
 
 
-class Report(msgspec.Struct, frozen=True):
+class ExperimentReport(msgspec.Struct, frozen=True):
     """A whole report.
 
     Attributes:
@@ -78,7 +78,7 @@ class Report(msgspec.Struct, frozen=True):
     provenance: Provenance
     quick: bool
     calibration: dict[str, float]
-    measured: tuple[Measured, ...]
+    measured: tuple[ExperimentResult, ...]
 
     def to_bytes(self) -> bytes:
         """Encode as JSON, one line per figure and point."""
@@ -89,7 +89,7 @@ class Report(msgspec.Struct, frozen=True):
         stored = _StoredReport(self.provenance, self.quick, self.calibration, measured)
         return _DEEP.sub(b"", msgspec.json.format(msgspec.json.encode(stored), indent=1)) + b"\n"
 
-    def updated(self, renewed: "Report") -> "Report":
+    def updated(self, renewed: "ExperimentReport") -> "ExperimentReport":
         """Return this report with experiments replaced by those of another one."""
         by_name = {result.name: result for result in (*self.measured, *renewed.measured)}
         return msgspec.structs.replace(
@@ -97,7 +97,7 @@ class Report(msgspec.Struct, frozen=True):
         )
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Report":
+    def from_bytes(cls, data: bytes) -> "ExperimentReport":
         """Decode what `to_bytes` encoded.
 
         Raises:
@@ -105,7 +105,7 @@ class Report(msgspec.Struct, frozen=True):
         """
         stored = read_json(data, msgspec.json.Decoder(_StoredReport).decode)
         measured = tuple(
-            Measured(result.name, result.seeds, _samples(result), result.plot_sha256)
+            ExperimentResult(result.name, result.seeds, _samples(result), result.plot_sha256)
             for result in stored.measured
         )
         return cls(stored.provenance, stored.quick, stored.calibration, measured)
@@ -173,7 +173,7 @@ def _sample(stored: _StoredPoint, seed: int) -> RunSample:
 
 def measure(
     names: Sequence[str], size: Size, jobs: int, on_run: Callable[[int, int, str], None]
-) -> tuple[Measured, ...]:
+) -> tuple[ExperimentResult, ...]:
     """Run experiments.
 
     Args:
@@ -193,7 +193,7 @@ def measure(
     for name in names:
         samples = tuple(found[task] for task in tasks if task[0] == name)
         seeds = EXPERIMENTS[name].seeds(size)
-        measured.append(Measured(name, seeds, samples))
+        measured.append(ExperimentResult(name, seeds, samples))
     return tuple(measured)
 
 
@@ -209,7 +209,7 @@ def calibration_document() -> dict[str, float]:
     return {name: float(value) for name, value in dataclasses.asdict(CALIBRATION).items()}
 
 
-def problems(report: Report, again: int, only: Collection[str] = ()) -> Iterator[str]:
+def problems(report: ExperimentReport, again: int, only: Collection[str] = ()) -> Iterator[str]:
     """Yield the differences between a report and what this code measures.
 
     Args:

@@ -50,7 +50,7 @@ class ElectionState(enum.Enum):
     __hash__ = object.__hash__
 
 
-class Input(enum.Enum):
+class ElectionInput(enum.Enum):
     """An input that changes a replica's state."""
 
     TURN = "turn"
@@ -69,17 +69,20 @@ class Input(enum.Enum):
     __hash__ = object.__hash__
 
 
-ELECTION: dict[tuple[ElectionState, Input], ElectionState] = {
-    (ElectionState.STANDBY, Input.TURN): ElectionState.PEEKING,
-    (ElectionState.PEEKING, Input.ALIVE): ElectionState.STANDBY,
-    (ElectionState.PEEKING, Input.SILENT): ElectionState.CLAIMING,  # 7.1: a replicated master
-    (ElectionState.CLAIMING, Input.CLAIMED): ElectionState.HOLDING,
-    (ElectionState.CLAIMING, Input.REFUSED): ElectionState.STANDBY,  # another replica was quicker
-    (ElectionState.HOLDING, Input.TURN): ElectionState.RENEWING,
-    (ElectionState.HOLDING, Input.RENEWED): ElectionState.HOLDING,
-    (ElectionState.HOLDING, Input.REFUSED): ElectionState.STANDBY,  # 6.2: a zombie learns that it is one
-    (ElectionState.RENEWING, Input.RENEWED): ElectionState.HOLDING,
-    (ElectionState.RENEWING, Input.REFUSED): ElectionState.STANDBY,  # 6.2
+ELECTION: dict[tuple[ElectionState, ElectionInput], ElectionState] = {
+    (ElectionState.STANDBY, ElectionInput.TURN): ElectionState.PEEKING,
+    (ElectionState.PEEKING, ElectionInput.ALIVE): ElectionState.STANDBY,
+    (ElectionState.PEEKING, ElectionInput.SILENT): ElectionState.CLAIMING,  # 7.1: a replicated master
+    (ElectionState.CLAIMING, ElectionInput.CLAIMED): ElectionState.HOLDING,
+    (ElectionState.CLAIMING, ElectionInput.REFUSED): ElectionState.STANDBY,  # another replica was quicker
+    (ElectionState.HOLDING, ElectionInput.TURN): ElectionState.RENEWING,
+    (ElectionState.HOLDING, ElectionInput.RENEWED): ElectionState.HOLDING,
+    (
+        ElectionState.HOLDING,
+        ElectionInput.REFUSED,
+    ): ElectionState.STANDBY,  # 6.2: a zombie learns that it is one
+    (ElectionState.RENEWING, ElectionInput.RENEWED): ElectionState.HOLDING,
+    (ElectionState.RENEWING, ElectionInput.REFUSED): ElectionState.STANDBY,  # 6.2
 }
 """All possible transitions: no others can occur, since a reply is taken only while its request is open."""
 
@@ -138,7 +141,7 @@ class Election:
     def tick(self, now: int) -> None:
         """Send the requests that are due."""
         if self.state in _WAITING and self._turn.is_due(now):
-            self._step(now, Input.TURN)
+            self._step(now, ElectionInput.TURN)
 
     @property
     def due_us(self) -> int:
@@ -152,29 +155,29 @@ class Election:
 
     def renewed(self, asked_us: int) -> None:
         """Note that the store accepted a journal entry or a mint of this epoch that was sent at this time."""
-        self._step(asked_us, Input.RENEWED)
+        self._step(asked_us, ElectionInput.RENEWED)
 
     def refused(self, now: int) -> None:
         """Note that the store refused a journal entry or a mint of this epoch."""
-        self._step(now, Input.REFUSED)
+        self._step(now, ElectionInput.REFUSED)
 
     def _answered(self, now: int, reply: Reply) -> None:
         asked_us = self._store.asked_us
         match reply:
             case Peeked() if self._is_silent(now, reply):
-                self._step(now, Input.SILENT)
+                self._step(now, ElectionInput.SILENT)
             case Peeked():
-                self._step(asked_us, Input.ALIVE)
+                self._step(asked_us, ElectionInput.ALIVE)
             case Claimed():
                 self.epoch = reply.epoch
-                self._step(asked_us, Input.CLAIMED)
+                self._step(asked_us, ElectionInput.CLAIMED)
                 self.standing = Standing.ACTIVE
                 self._on_claimed(now, reply)
             case Renewed():
-                self._step(asked_us, Input.RENEWED)
+                self._step(asked_us, ElectionInput.RENEWED)
             case _:
                 assert isinstance(reply, Refused)
-                self._step(now, Input.REFUSED)
+                self._step(now, ElectionInput.REFUSED)
 
     def _is_silent(self, now: int, peeked: Peeked) -> bool:
         if peeked.epoch == 0:
@@ -184,7 +187,7 @@ class Election:
             self._seen, self._seen_at_us = seen, now
         return self._rules.may_lead(now - self._seen_at_us, self._lease_us)
 
-    def _step(self, now: int, given: Input) -> None:
+    def _step(self, now: int, given: ElectionInput) -> None:
         """Move on; ``now``: this replica's clock, or when it asked for what it is given: its next turn is counted from then."""
         after = ELECTION.get((self.state, given))
         if after is None:
@@ -192,14 +195,14 @@ class Election:
                 f"{self._address}: {given} cannot happen to {self.state} of role {self._role!r}"
             )
         held, self.state = self.epoch > 0, after
-        pause_us = self._look_us if given is Input.ALIVE else self._turn.wait_us
+        pause_us = self._look_us if given is ElectionInput.ALIVE else self._turn.wait_us
         self._turn.due_us = max(self._turn.due_us, now + pause_us)
         self._store.forget(self)
         if after not in _WAITING:
             again_us = self._look_us if after is ElectionState.PEEKING else self._turn.wait_us
             timeout_us = min(self._store_timeout_us, again_us)
             self._store.ask(now, self._request(), self._answered, self, timeout_us=timeout_us)
-        if given is Input.REFUSED and held:
+        if given is ElectionInput.REFUSED and held:
             self.epoch = 0
             self.standing = Standing.STANDBY
             self._on_lost()

@@ -19,8 +19,8 @@ from headrace.rules import Act
 from headrace.wire import messages as m
 from headrace.wire.rows import Production, RowImage
 from headrace.worker.commits import Commits
-from headrace.worker.interval_state import INTERVAL, IntervalInput, IntervalState
-from headrace.worker.recovery import Recovery, Scanned
+from headrace.worker.interval_state import INTERVAL, AssignmentState, IntervalInput
+from headrace.worker.recovery import Recovery, ScannedRows
 from headrace.worker.sending import Sending
 from headrace.worker.shared import Shared
 from headrace.worker.slot import KeySlot, QueuedDelivery
@@ -28,7 +28,7 @@ from headrace.worker.soft_state import SoftState
 from headrace.worker.step import Holder
 
 # Asked for with each record: a global name is found faster than an enumeration's member.
-_SCANNING, _OWNED, _RECOVERING = IntervalState.SCANNING, IntervalState.OWNED, IntervalState.RECOVERING
+_SCANNING, _OWNED, _RECOVERING = AssignmentState.SCANNING, AssignmentState.OWNED, AssignmentState.RECOVERING
 _CACHED_BYTES = attrgetter("cached_bytes")
 WORKING = (_OWNED, _RECOVERING)
 """In these an interval processes records."""
@@ -66,7 +66,7 @@ class OwnedInterval:
         self.computation = assignment.computation
         self.interval = assignment.interval
         self.sequencer = assignment.sequencer
-        self.state = IntervalState.SCANNING
+        self.state = AssignmentState.SCANNING
         self.begun = False
         self.soft = SoftState(shared, where, assignment)
         self.sending = Sending(shared, self.soft)
@@ -88,7 +88,7 @@ class OwnedInterval:
         self._on_recovered = on_recovered
         self._recovery.begin(now, progress_of)
 
-    def _take_rows(self, now: int, scanned: Scanned) -> None:
+    def _take_rows(self, now: int, scanned: ScannedRows) -> None:
         """Build timers and productions from the rows; what was journaled of this computation is never taken back."""
         soft, recovery, rules = self.soft, self._recovery, self._rules
         assert self._on_recovered is not None
@@ -153,7 +153,7 @@ class OwnedInterval:
 
     def drop(self, input_: IntervalInput) -> None:
         """Stop owning it: whatever is not durable does not count (6.2). Dropping it twice is dropping it once."""
-        if self.state is IntervalState.DROPPED:
+        if self.state is AssignmentState.DROPPED:
             return
         self.move(input_)
         soft = self.soft

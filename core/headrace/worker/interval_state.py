@@ -7,7 +7,7 @@ again after the interval was dropped. Any other move is our bug.
 import enum
 
 
-class IntervalState(enum.IntEnum):
+class AssignmentState(enum.IntEnum):
     """The state of an assignment."""
 
     SCANNING = enum.auto()
@@ -26,14 +26,14 @@ class IntervalInput(enum.IntEnum):
     PAGE_CAME = enum.auto()
 
 
-INTERVAL: dict[tuple[IntervalState, IntervalInput], IntervalState] = {
-    (IntervalState.SCANNING, IntervalInput.SCAN_ENDED): IntervalState.OWNED,  # 7.1: timer heap and queue are consistent
-    (IntervalState.SCANNING, IntervalInput.PAGE_CAME): IntervalState.RECOVERING,  # 6.2: scans can often be asynchronous
-    (IntervalState.RECOVERING, IntervalInput.SCAN_ENDED): IntervalState.OWNED,
-    (IntervalState.RECOVERING, IntervalInput.REFUSED): IntervalState.DROPPED,
-    (IntervalState.RECOVERING, IntervalInput.REASSIGNED): IntervalState.DROPPED,
-    (IntervalState.SCANNING, IntervalInput.REFUSED): IntervalState.DROPPED,
-    (IntervalState.SCANNING, IntervalInput.REASSIGNED): IntervalState.DROPPED,
-    (IntervalState.OWNED, IntervalInput.REFUSED): IntervalState.DROPPED,  # 6.2: the sequencer is not valid any more
-    (IntervalState.OWNED, IntervalInput.REASSIGNED): IntervalState.DROPPED,
+INTERVAL: dict[tuple[AssignmentState, IntervalInput], AssignmentState] = {
+    (AssignmentState.SCANNING, IntervalInput.SCAN_ENDED): AssignmentState.OWNED,  # 7.1: timer heap and queue are consistent
+    (AssignmentState.SCANNING, IntervalInput.PAGE_CAME): AssignmentState.RECOVERING,  # 6.2: scans can often be asynchronous
+    (AssignmentState.RECOVERING, IntervalInput.SCAN_ENDED): AssignmentState.OWNED,
+    (AssignmentState.RECOVERING, IntervalInput.REFUSED): AssignmentState.DROPPED,
+    (AssignmentState.RECOVERING, IntervalInput.REASSIGNED): AssignmentState.DROPPED,
+    (AssignmentState.SCANNING, IntervalInput.REFUSED): AssignmentState.DROPPED,
+    (AssignmentState.SCANNING, IntervalInput.REASSIGNED): AssignmentState.DROPPED,
+    (AssignmentState.OWNED, IntervalInput.REFUSED): AssignmentState.DROPPED,  # 6.2: the sequencer is not valid any more
+    (AssignmentState.OWNED, IntervalInput.REASSIGNED): AssignmentState.DROPPED,
 }  # fmt: skip

@@ -22,7 +22,7 @@ _EARLY_LIMIT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class ScannedRows:
     """Rows that a scan has brought: all of them, or those of a page.
 
     Attributes:
@@ -36,7 +36,7 @@ class Scanned:
     ended: bool
 
 
-OnRows = Callable[[int, Scanned], None]
+OnRows = Callable[[int, ScannedRows], None]
 """Takes the clock, and rows of the interval."""
 
 
@@ -94,7 +94,7 @@ class Recovery:
         """Scan the interval's rows. ``progress_of``: whose journaled progress to learn with them."""
         soft, shared = self._soft, self._soft.shared
         if not shared.rules.scans_first():
-            self._on_rows(now, Scanned([], {}, ended=True))
+            self._on_rows(now, ScannedRows([], {}, ended=True))
             return
         shared.record(ScanBegun, soft.computation, soft.interval, soft.sequencer)
         self._scan(now, None, progress_of)
@@ -124,6 +124,6 @@ class Recovery:
             (made.record_id, made.consumer) for image in images for made in image.productions
         ]
         self._scanned_to = reply.after
-        self._on_rows(now, Scanned(images, dict(reply.progress), ended))
+        self._on_rows(now, ScannedRows(images, dict(reply.progress), ended))
         if ended:
             self._read.clear()

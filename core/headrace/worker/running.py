@@ -46,7 +46,7 @@ MOST_IN_STEP = 256
 _NO_CHANGES: Mapping[str, StoredTimer | None] = MappingProxyType({})
 
 
-class Cause(msgspec.Struct, eq=False, gc=False):
+class StepCause(msgspec.Struct, eq=False, gc=False):
     """What user code runs for: a record or a timer, one of which is ``None``."""
 
     identity: str
@@ -197,7 +197,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
             after = self._new_state(context)
             productions = self.addressed(context, record_id, origin)
         except Exception as error:  # noqa: BLE001  user code may raise anything
-            return self._fail(Cause(record_id, record.timestamp, origin, watermark, record, None), error)
+            return self._fail(StepCause(record_id, record.timestamp, origin, watermark, record, None), error)
         self._take(context, after, productions, watermark, origin)
         if self.setting.keeps or self.failures:
             self._note_executed(record_id, record.timestamp, None, productions, context, late=late)
@@ -241,12 +241,12 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         self.origins += (cause.origin,)
         return True
 
-    def _cause_of(self, timer: StoredTimer) -> Cause:
+    def _cause_of(self, timer: StoredTimer) -> StepCause:
         where, horizon = self.where, max(self.horizon, self.reported_horizon)
         origin = self.setting.rules.origin_of_firing(timer.origin, horizon, where.strong)
         handler_time = timer.due if timer.clock is Clock.WATERMARK else self.watermark
         identity = timer_identity(where.spec.name, timer)
-        return Cause(identity, timer.timestamp, origin, handler_time, None, timer)
+        return StepCause(identity, timer.timestamp, origin, handler_time, None, timer)
 
     # What user code did
 
@@ -321,7 +321,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
 
     # Failures
 
-    def _fail(self, cause: Cause, error: Exception) -> bool:
+    def _fail(self, cause: StepCause, error: Exception) -> bool:
         """User code failed: end the step, unless the cause is given up; return whether it goes on."""
         if self.shares:
             self.failed = True
@@ -334,7 +334,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         self.failed = not (final and self.give_up(cause, attempt, error))
         return not self.failed
 
-    def give_up(self, cause: Cause, attempts: int, error: Exception) -> bool:
+    def give_up(self, cause: StepCause, attempts: int, error: Exception) -> bool:
         """Give a cause up: stop, or leave a dead letter in its place; return whether the step goes on."""
         where, key = self.where, self.slot.key
         stream = letters_to(where.spec.on_failure, cause.identity)

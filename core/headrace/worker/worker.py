@@ -25,7 +25,7 @@ from headrace.wire import messages as m
 from headrace.wire.effects import Deliveries, Effect, Event, Send, Start, Wake
 from headrace.wire.rows import Production
 from headrace.worker.interval import WORKING, OwnedInterval
-from headrace.worker.interval_state import IntervalInput, IntervalState
+from headrace.worker.interval_state import AssignmentState, IntervalInput
 from headrace.worker.shared import Load, Shared
 from headrace.worker.step import Holder
 
@@ -351,7 +351,7 @@ class Worker:
         self._resend(self._shared.outbox.resend_to_changed(now, before, routing))
         self._advance_all(now)  # a sender that has left holds nothing back any more
         for interval in self.intervals:
-            if interval.state is IntervalState.SCANNING and not interval.begun:
+            if interval.state is AssignmentState.SCANNING and not interval.begun:
                 names = (interval.computation, *self._senders(interval.computation))
                 interval.begin(now, names, self._on_recovered)
         if table.joining is not None:  # the change waits for everybody to know
@@ -378,7 +378,7 @@ class Worker:
 
     def _forget_dropped(self) -> None:
         gone = [
-            sequencer for sequencer, held in self._intervals.items() if held.state is IntervalState.DROPPED
+            sequencer for sequencer, held in self._intervals.items() if held.state is AssignmentState.DROPPED
         ]
         if gone:
             for sequencer in gone:
@@ -552,7 +552,7 @@ class Worker:
         ):
             deadline.check_invariants(self._now)
         for sequencer, interval in self._intervals.items():
-            assert interval.state is not IntervalState.DROPPED
+            assert interval.state is not AssignmentState.DROPPED
             assert interval.sequencer == sequencer
             interval.check_invariants()
         owned = self._intervals.keys()
@@ -569,7 +569,7 @@ def _wants_percentiles(pipeline: Pipeline) -> bool:
     return any(spec.watermark_percentile < 100 for spec in pipeline.computations.values())
 
 
-_OWNED = IntervalState.OWNED
+_OWNED = AssignmentState.OWNED
 _NO_EFFECTS: list[Effect] = []
 
 HANDLERS: dict[type, Callable[[Any, int, Any], None]] = {

@@ -25,7 +25,7 @@ from headrace_properties.checkers.executions import LateOnlyFromLate, NotBeforeC
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.owners import Owned
 from headrace_properties.checkers.running_ahead import PercentileOracle, SkewLimit
-from headrace_properties.checkers.soft_state import SoftState
+from headrace_properties.checkers.soft_state import SoftStateCheck
 from headrace_properties.checkers.timers import TimersFire, TimersInOrder, TimersOnce
 from headrace_properties.checkers.topology import TopologyUnion
 from headrace_properties.checkers.watermarks import (
@@ -141,7 +141,7 @@ def _checkers(ledger: WorkLedger, options: EngineOptions | None) -> list[Checker
         OneIdOneRecord(ledger),
         *([WeakRerunsAgree(ledger)] if topology.weak else []),
         SingleWriter(ledger),
-        SoftState(ledger),
+        SoftStateCheck(ledger),
         TimersInOrder(ledger),
         TimersOnce(ledger),
         LowWatermarkOracle(ledger),

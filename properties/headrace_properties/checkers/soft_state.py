@@ -43,7 +43,7 @@ class _Touched:
         self.productions.update((made.record_id, made.consumer) for made in delta.productions)
 
 
-class SoftState:
+class SoftStateCheck:
     """S7: for a scanned owner, soft timers and productions are those of the rows.
 
     Told by two things: what the recovery scan brought, against the rows at that moment; and writes under any other

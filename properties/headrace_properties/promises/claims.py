@@ -26,7 +26,7 @@ Ran = Callable[[ast.AST], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class PromiseCondition:
     """A condition that a promise is about.
 
     Attributes:
@@ -54,7 +54,7 @@ class Claim:
 
 
 @functools.lru_cache(maxsize=64)
-def claims_of(promise: Promise) -> tuple[Claim, ...]:
+def claims_of(promise: Promise) -> tuple[PromiseCondition, ...]:
     """Return what a promise claims; none if that is not understood."""
     check: Any = promise.check
     if promise.kind is PromiseKind.SOMETIMES or not isinstance(check, FunctionType):
@@ -79,7 +79,7 @@ class _Reader:
         self._lists: dict[str, ast.expr] = {}
         self._rewritten = False
 
-    def read(self, function: FunctionType, *, is_helper: bool = False) -> Iterator[Claim]:
+    def read(self, function: FunctionType, *, is_helper: bool = False) -> Iterator[PromiseCondition]:
         code = function.__code__
         if code in self._seen:
             return
@@ -100,14 +100,14 @@ class _Reader:
         for helper in _helpers(function):
             yield from self.read(helper, is_helper=True)
 
-    def _claim(self, node: ast.expr, *, positive: bool, asserted: bool = False) -> Claim:
+    def _claim(self, node: ast.expr, *, positive: bool, asserted: bool = False) -> PromiseCondition:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return self._claim(node.operand, positive=not positive, asserted=asserted)
         if isinstance(node, ast.Name) and not positive:
             node = self._lists.get(node.id, node)  # bad = [...]; assert not bad
-        return Claim(self._file, node, positive, whole_lines=asserted and self._rewritten)
+        return PromiseCondition(self._file, node, positive, whole_lines=asserted and self._rewritten)
 
-    def _of_statements(self, statements: list[ast.stmt], *, is_helper: bool) -> Iterator[Claim]:
+    def _of_statements(self, statements: list[ast.stmt], *, is_helper: bool) -> Iterator[PromiseCondition]:
         before: ast.stmt | None = None
         for statement in statements:
             match statement:

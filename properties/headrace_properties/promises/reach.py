@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
-from headrace_properties.promises.claims import Claim, Span, claims_of
+from headrace_properties.promises.claims import PromiseCondition, Span, claims_of
 from headrace_properties.promises.promise import Promise
 
 
@@ -25,7 +25,7 @@ class Reach:
     __slots__ = ("_spans", "claims", "tested")
 
     def __init__(self, promise: Promise) -> None:
-        self.claims: tuple[Claim, ...] = claims_of(promise)
+        self.claims: tuple[PromiseCondition, ...] = claims_of(promise)
         self.tested = not self.claims
         self._spans: set[Span] = set()
 

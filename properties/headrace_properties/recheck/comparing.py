@@ -24,7 +24,7 @@ from headrace.api.specs import ComputationSpec
 from headrace.wire.rows import Production
 from headrace_properties.printable import describe_value, visible
 from headrace_properties.recheck.provenance import Provenance
-from headrace_properties.recheck.recording import RecordedRun
+from headrace_properties.recheck.recording import RecordedHistory
 from headrace_properties.reference import Emitted
 from headrace_properties.search.ground import ground_of
 from headrace_properties.search.plans import draw_faults
@@ -92,7 +92,7 @@ class Recheck:
 
 
 def recheck(
-    recording: RecordedRun,
+    recording: RecordedHistory,
     pipeline: Pipeline,
     *,
     plans: int = 20,
@@ -137,7 +137,7 @@ def _reason(spec: ComputationSpec) -> str:
     return "" if spec.exactly_once else "it runs without exactly-once, so records may count twice"
 
 
-def _compare_steps(recording: RecordedRun, pipeline: Pipeline, found: Recheck) -> None:
+def _compare_steps(recording: RecordedHistory, pipeline: Pipeline, found: Recheck) -> None:
     """Rerun each recorded step."""
     replay, strange = StepReplay(pipeline), set[str]()
     first: Difference | None = None
@@ -218,7 +218,7 @@ def _state(spec: ComputationSpec, state: Encoded) -> str:
 
 
 def _compare_runs(
-    recording: RecordedRun,
+    recording: RecordedHistory,
     pipeline: Pipeline,
     found: Recheck,
     plans: int,
@@ -303,7 +303,7 @@ class _Differing:
 
 
 def _differing(
-    then: Provenance, now: Provenance, recording: RecordedRun, compared: frozenset[str]
+    then: Provenance, now: Provenance, recording: RecordedHistory, compared: frozenset[str]
 ) -> Iterator[_Differing]:
     """Find the differing outputs. A run that did not come to rest might have produced more."""
     for record in dict.fromkeys([*then.outputs, *now.outputs]):

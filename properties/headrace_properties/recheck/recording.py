@@ -57,7 +57,7 @@ class RecordingError(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedRun:
+class RecordedHistory:
     """A recorded run.
 
     Attributes:
@@ -80,7 +80,7 @@ class RecordedRun:
         return self.header.tells is Tells.STEPS
 
 
-def read_recording(path: Path, pipeline: Pipeline) -> RecordedRun:
+def read_recording(path: Path, pipeline: Pipeline) -> RecordedHistory:
     """Read a History, and its input as a feed for a pipeline.
 
     Args:
@@ -96,7 +96,7 @@ def read_recording(path: Path, pipeline: Pipeline) -> RecordedRun:
         events = tuple(_with_plain_key(event, header) for event in _events(reader))
     whys = [event.why for event in events if isinstance(event, RunEnded)]
     fractions = [event.fraction for event in events if isinstance(event, KeysSampled)]
-    return RecordedRun(
+    return RecordedHistory(
         header,
         events,
         _feed(str(path), events, pipeline),

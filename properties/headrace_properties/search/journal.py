@@ -72,7 +72,7 @@ class _Entry(msgspec.Struct, frozen=True, array_like=True):
         )  # fmt: skip
 
 
-class Journal:
+class RunJournal:
     """Takes runs from a file as long as it has them, and appends new ones.
 
     Args:

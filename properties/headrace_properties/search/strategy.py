@@ -8,7 +8,7 @@ from typing import Protocol as Interface
 
 from headrace import OptionsError
 from headrace_properties.search.application import Application, PipelineTrial
-from headrace_properties.search.journal import Journal
+from headrace_properties.search.journal import RunJournal
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.parallel import Jobs, RunTrials, run_apart, runner, useful_jobs
 from headrace_properties.search.run_error import StopCause
@@ -79,7 +79,7 @@ def search(
     jobs = jobs if math.isinf(examples) else useful_jobs(jobs, int(examples))
     with seldom_collected(), runner(application, strategy.protocol, jobs) as run:
         if resume is not None:
-            run = Journal(resume, strategy.described, application).through(run)  # noqa: PLW2901  the same runs
+            run = RunJournal(resume, strategy.described, application).through(run)  # noqa: PLW2901  the same runs
         _run_all(strategy.batches(run), found, examples, until_quiet, time.monotonic() + minutes * 60, on_run)
     found.end(application)
     if found.failure is not None and strategy.usual is not None:

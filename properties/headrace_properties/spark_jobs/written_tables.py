@@ -15,7 +15,7 @@ from headrace_sim.spark.query.queries import Outcome
 from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, streaming_sink, written_again
 from headrace_sim.spark.sinks.table_rows import with_json
 from headrace_sim.spark.tables.connectors import Repeated
-from headrace_sim.spark.tables.versions import SaveMode, Version, WriteRequest, written
+from headrace_sim.spark.tables.versions import SaveMode, TableVersion, WriteRequest, written
 
 _TOPIC = "topic"
 
@@ -33,7 +33,7 @@ def written_tables(job: SparkJob, outcome: Outcome) -> Mapping[str, tuple[Any, .
     known = written_again(sink.format, sink.options, job.output.names)
     if known.repeated is Repeated.FAILS:  # Spark goes no further, and nothing more is written
         known = replace(known, repeated=Repeated.KEEPS)
-    table = Version(job.output)
+    table = TableVersion(job.output)
     for rows in _given(job, outcome):
         table = written(table, Rows(job.output, [tuple(rows)]), request, known)
     found = InputRows(job.output).rows(table.rows)

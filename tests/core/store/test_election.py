@@ -7,7 +7,7 @@ import pytest
 
 from headrace.api.options import EngineOptions
 from headrace.store.client import StoreClient
-from headrace.store.election import ELECTION, Election, ElectionState, Input, Standing
+from headrace.store.election import ELECTION, Election, ElectionInput, ElectionState, Standing
 from headrace.wire.effects import Effect, Send
 from headrace.wire.messages import (
     STORE,
@@ -117,11 +117,13 @@ def test_each_state_is_reached_as_the_other_tests_assume(state: ElectionState) -
 
 
 @pytest.mark.parametrize(
-    ("state", "given"), list(itertools.product(ElectionState, Input)), ids=lambda value: value.name.lower()
+    ("state", "given"),
+    list(itertools.product(ElectionState, ElectionInput)),
+    ids=lambda value: value.name.lower(),
 )
-def test_each_state_and_input_is_declared_or_raises(state: ElectionState, given: Input) -> None:
+def test_each_state_and_input_is_declared_or_raises(state: ElectionState, given: ElectionInput) -> None:
     candidate = in_state(state)
-    if given is Input.CLAIMED:
+    if given is ElectionInput.CLAIMED:
         candidate.election.epoch, candidate.election.standing = 1, Standing.ACTIVE  # the answer brings it
     if (state, given) in ELECTION:
         candidate.election._step(2_000, given)

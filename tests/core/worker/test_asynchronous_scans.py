@@ -17,7 +17,7 @@ from headrace.history import (
 )
 from headrace.wire import messages as m
 from headrace.wire.effects import Effect, Send, Wake
-from headrace.worker.interval_state import IntervalState
+from headrace.worker.interval_state import AssignmentState
 from tests.core.driver import QUIET, Rig, ack, click, counter, outside_acks, result, sent, watermark
 from tests.core.worker.test_recovery import COUNTER, HEIR
 
@@ -71,7 +71,7 @@ def test_a_key_that_the_scan_has_passed_runs_at_once() -> None:
     assert runs(rig) == ["r4"]
     effects = answer(rig, m.Write)
     assert effects == [ack("r4"), sent(result("counter@2.1#0", 2, "key 1"), sender=HEIR)]
-    assert rig.interval.state is IntervalState.RECOVERING
+    assert rig.interval.state is AssignmentState.RECOVERING
 
 
 def test_a_key_that_the_scan_has_passed_without_a_row_is_new() -> None:
@@ -88,7 +88,7 @@ def test_a_key_that_the_scan_has_not_reached_is_read_first() -> None:
     answer(rig, m.Read)
     assert runs(rig) == ["r4"]
     assert answer(rig, m.Write) == [ack("r4"), sent(result("counter@2.1#0", 2, "key 3"), sender=HEIR)]
-    assert rig.interval.state is IntervalState.RECOVERING
+    assert rig.interval.state is AssignmentState.RECOVERING
 
 
 def test_a_duplicate_for_a_key_that_the_scan_has_not_reached_is_recognized_by_its_row() -> None:
@@ -109,7 +109,7 @@ def test_a_scan_does_not_undo_what_was_read_and_run() -> None:
     answer(rig, m.Read)
     answer(rig, m.Write)
     rig.feed(page)
-    assert rig.interval.state is IntervalState.OWNED
+    assert rig.interval.state is AssignmentState.OWNED
     assert rig.settle(click("r4", "key 3")) == [ack("r4")]
     assert rig.settle(click("r5", "key 3")) == [
         ack("r5"),
@@ -192,7 +192,7 @@ def test_a_scan_of_one_page_makes_no_difference() -> None:
     synchronous, asynchronous = (
         heir(replace(QUIET, asynchronous_scans=asynchronous), rows_came=1) for asynchronous in (False, True)
     )
-    assert asynchronous.interval.state is synchronous.interval.state is IntervalState.OWNED
+    assert asynchronous.interval.state is synchronous.interval.state is AssignmentState.OWNED
     assert asynchronous.shop.history.events == synchronous.shop.history.events
 
 

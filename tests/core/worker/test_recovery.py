@@ -11,7 +11,7 @@ from headrace.wire import messages as m
 from headrace.wire.effects import Effect, Send, Wake
 from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import STORE, MintChange
-from headrace.worker.interval_state import IntervalState
+from headrace.worker.interval_state import AssignmentState
 from tests.core.driver import (
     QUIET,
     Rig,
@@ -197,7 +197,7 @@ def test_a_scan_of_many_pages_recovers_all_rows() -> None:
     other.feed(shop.table)
     afters: list[str | None] = []
     effects: list[Effect] = []
-    while other.interval.state is IntervalState.SCANNING:
+    while other.interval.state is AssignmentState.SCANNING:
         scan = other.request()
         assert isinstance(scan, m.Scan)
         afters.append(scan.after)
@@ -387,7 +387,7 @@ def wait_for_nothing(rig: Rig) -> None:
     [
         (lambda rig: setattr(rig.interval.soft.slots["key 1"], "due", True), "nobody will do it"),
         (wait_for_nothing, "nothing will wake them"),
-        (lambda rig: setattr(rig.interval, "state", IntervalState.DROPPED), None),
+        (lambda rig: setattr(rig.interval, "state", AssignmentState.DROPPED), None),
         (lambda rig: setattr(rig.worker._shared.cache, "used_bytes", 1), None),
     ],
     ids=["forgotten work", "a wait for nothing", "dropped", "cache"],

@@ -13,7 +13,7 @@ from headrace.history import FaultStruck
 from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.findings import Family
 from headrace_properties.proof.mutants import MUTANTS
-from headrace_properties.replays import ERROR, REPLAY_FORMAT, Replay, messages_of, to_replay
+from headrace_properties.replays import ERROR, REPLAY_FORMAT, ReplayFile, messages_of, to_replay
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import JudgedRun, run_plan, violations
 from headrace_properties.search.plans import Plan
@@ -256,7 +256,7 @@ def test_the_file_of_a_failure_runs_again_to_the_same_history(broken: Verificati
         "headrace_scenarios.zeitgeist:pipeline", protocol=BROKEN.name, feed="short_evening"
     )
     data = to_replay(source, failure.trial, messages_of(failure), digest=failure.digest)
-    found = msgspec.json.decode(data, type=Replay)
+    found = msgspec.json.decode(data, type=ReplayFile)
     assert (found.source, found.format) == (source, REPLAY_FORMAT)
     assert isinstance(found.trial, PipelineTrial)
     history, verdicts, _ = run_plan(Application(zeitgeist.pipeline, short_evening), found.trial, BROKEN)
@@ -277,7 +277,7 @@ def test_a_file_that_names_no_records_needs_the_whole_input(broken: Verification
     trial = msgspec.structs.replace(broken.failure.trial, kept=None)
     data = to_replay(PipelineSource("m:p"), trial, messages_of(broken.failure))
     application = Application(zeitgeist.pipeline, short_evening)
-    read = msgspec.json.decode(data, type=Replay).trial
+    read = msgspec.json.decode(data, type=ReplayFile).trial
     assert application.input_of(read) is application.feed(broken.failure.feed_seed)
 
 

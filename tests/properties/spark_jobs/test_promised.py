@@ -21,7 +21,7 @@ from headrace_properties.promises import (
     sometimes,
 )
 from headrace_properties.promises.watch import Watch
-from headrace_properties.replays import Replay
+from headrace_properties.replays import ReplayFile
 from headrace_properties.spark_jobs import promised
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobReport
@@ -98,7 +98,7 @@ def test_replay_file_has_the_promise_and_refuses_one_that_is_gone(tmp_path: Path
     trials = SparkTrials(target, lambda _: target, SparkSource(target.name, feed="FEED"), 0)
     data = trials.replay(report.findings[0])
     assert data is not None
-    replay = msgspec.json.decode(data, type=Replay)
+    replay = msgspec.json.decode(data, type=ReplayFile)
     assert isinstance(replay.trial, QueryTrial)
     assert replay.trial.promise == "totals_stay_small"
     found = Again(replay, replay.trial, target).finding

@@ -31,7 +31,7 @@ from headrace_properties.promises import (
     same_total,
     unique,
 )
-from headrace_properties.replays import Replay
+from headrace_properties.replays import ReplayFile
 from headrace_properties.spark_jobs.feeds.versioned_rows import in_versions
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.promised import JobMoment
@@ -272,7 +272,7 @@ def test_broken_promise_leads_the_report_and_is_shown_again_by_its_replay_file()
     assert len(finding.trial.kept) == 2  # one row of each of two batches
     data = trials.replay(finding)
     assert data is not None
-    replay = msgspec.json.decode(data, type=Replay)
+    replay = msgspec.json.decode(data, type=ReplayFile)
     assert isinstance(replay.trial, SinkTrial)
     again = Again(replay, replay.trial, target).finding
     assert again is not None

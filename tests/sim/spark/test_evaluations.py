@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.sinks import SinkReport, check_sink
-from headrace_sim.spark.sinks.story import Asked
+from headrace_sim.spark.sinks.story import SinkTopic
 from tests.sim.spark.apart import call
 
 
@@ -60,12 +60,12 @@ def _checked(sink: Callable[[Any, int], None], allow: Sequence[str] = ()) -> Sin
 
 def test_results_of_two_actions_that_are_both_left_are_asked_about() -> None:
     (asked,) = _checked(evaluated_twice).questions
-    assert (asked.about, "calls _drawn() again" in asked.message) == (Asked.EVALUATED, True)
+    assert (asked.about, "calls _drawn() again" in asked.message) == (SinkTopic.EVALUATED, True)
     assert _checked(evaluated_twice, ["evaluated"]).questions == ()
 
 
 def test_rows_that_two_actions_make_are_asked_about() -> None:
-    assert [asked.about for asked in _checked(mapped_twice).questions] == [Asked.EVALUATED]
+    assert [asked.about for asked in _checked(mapped_twice).questions] == [SinkTopic.EVALUATED]
 
 
 @pytest.mark.parametrize("sink", [evaluated_once, made_of_the_row, counted_first])

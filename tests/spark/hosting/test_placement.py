@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from headrace.spark.hosting.layout import JobPlan, computation_of, number_of
 from headrace.spark.hosting.placement import partition_of, partitions_for, placed_groups
-from headrace.spark.jobs.job import Settings, Shape
+from headrace.spark.jobs.job import DeploymentSettings, Shape
 from headrace.spark.runtime.session import files_managed, most_partitions, partitions_set
 from headrace.spark.sinks.job_sinks import Sinks
 from tests.sim.rig import mail
@@ -47,7 +47,7 @@ def test_a_directory_keeps_the_names_and_the_operators_that_it_was_begun_with(
     pipeline = mail()
     before = Shape(pipeline.name, 4, ["mail"], [["sorter"], ["counter"]], partitions=partitions)
     none: Any = None
-    settings = Settings(none, Path(), Sinks({}), 4, None, None).placed(before)
+    settings = DeploymentSettings(none, Path(), Sinks({}), 4, None, None).placed(before)
     plan = JobPlan(pipeline, intervals=4, partitions=settings.partitions)
     assert plan.rows is rows
     assert plan.groups["counter"] == placed_groups("counter", 4, partitions)

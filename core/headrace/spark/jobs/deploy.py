@@ -16,7 +16,7 @@ from headrace.api.specs import FailurePolicy, KeyExtractor
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
 from headrace.spark.jobs.attach import Input, check_inputs, check_streaming, frame_of
-from headrace.spark.jobs.job import Settings
+from headrace.spark.jobs.job import DeploymentSettings
 from headrace.spark.jobs.query import JobQuery
 from headrace.spark.runtime.hadoop import job_directory
 from headrace.spark.runtime.session import has_driver
@@ -247,7 +247,7 @@ def deploy(
         problem = "deploy needs the driver in this process for its sinks, but this is a Spark Connect session"
         remedy = "Use attach and write its outputs with Spark's own sinks, or run the script with headrace job submit"
         raise SparkHostError(problem, remedy)
-    settings = Settings(
+    settings = DeploymentSettings(
         spark=spark,
         directory=job_directory(directory, spark),
         sinks=Sinks(dict(sinks), history),

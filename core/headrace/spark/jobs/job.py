@@ -91,7 +91,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DeploymentSettings:
     """Settings of a deployment; see `deploy`."""
 
     spark: SparkSession
@@ -109,7 +109,7 @@ class Settings:
     fused: bool = False
     """Whether one operator hosts all levels."""
 
-    def placed(self, before: Shape | None) -> "Settings":
+    def placed(self, before: Shape | None) -> "DeploymentSettings":
         """Return these settings with the partitions and operators of the deployment before, or else of a new one.
 
         With another number of intervals the state moves to a new checkpoint, which has its own.

@@ -35,7 +35,7 @@ from headrace.spark.hosting.parcels import PARCEL_SCHEMA
 from headrace.spark.hosting.processor import LevelSeed, PipelineSeed
 from headrace.spark.jobs.attach import operator
 from headrace.spark.jobs.job import (
-    Settings,
+    DeploymentSettings,
     Shape,
     checkpoint_of,
     completed,
@@ -107,7 +107,9 @@ def is_at_rest(checkpoint: Place) -> bool:
     return bool(offset["batchWatermarkMs"] >= commit.get("nextBatchWatermarkMs", 0))
 
 
-def migrate(settings: Settings, before: Shape, now: Shape, pipeline: Pipeline, plan: JobPlan) -> None:
+def migrate(
+    settings: DeploymentSettings, before: Shape, now: Shape, pipeline: Pipeline, plan: JobPlan
+) -> None:
     """Move the state of a job at rest to a new checkpoint.
 
     Args:
@@ -177,7 +179,7 @@ def _moved_offsets(before: Shape, now: Shape, lines: Sequence[str]) -> list[tupl
 
 
 def _stored(
-    settings: Settings, before: Shape, old: Place, plan: JobPlan, metadata: Mapping[str, Any]
+    settings: DeploymentSettings, before: Shape, old: Place, plan: JobPlan, metadata: Mapping[str, Any]
 ) -> dict[str, Image]:
     """Return the images of all new intervals."""
     levels, stored = before.known_levels(), dict[str, Image]()
@@ -188,7 +190,9 @@ def _stored(
     return images_of(plan, stored, before.intervals, from_spark(metadata["batchWatermarkMs"]))
 
 
-def _seed(settings: Settings, plan: JobPlan, checkpoint: Place, images: Mapping[str, Image]) -> None:
+def _seed(
+    settings: DeploymentSettings, plan: JobPlan, checkpoint: Place, images: Mapping[str, Image]
+) -> None:
     """Have Spark make a checkpoint in which each interval has its image."""
     spark = settings.spark
     encoded = {group: encode_image(image) for group, image in images.items()}

@@ -26,7 +26,7 @@ from headrace.spark.jobs.attach import Input, Inputs, attached, check_streaming,
 from headrace.spark.jobs.driven_clock import DrivenClock
 from headrace.spark.jobs.heartbeats import Heartbeats, InputWatermark
 from headrace.spark.jobs.job import (
-    Settings,
+    DeploymentSettings,
     Shape,
     check_shape,
     check_switches,
@@ -66,7 +66,7 @@ class _Start:
         begin: starts it, unless its state has to move first.
     """
 
-    settings: Settings
+    settings: DeploymentSettings
     pipeline: Pipeline
     before: Shape | None
     now: Shape
@@ -104,7 +104,7 @@ class JobQuery:
         inputs: for each injector, its records.
     """
 
-    def __init__(self, settings: Settings, pipeline: Pipeline, inputs: Inputs) -> None:
+    def __init__(self, settings: DeploymentSettings, pipeline: Pipeline, inputs: Inputs) -> None:
         self._settings = settings
         self._inputs = dict(inputs)
         self.pipeline = pipeline
@@ -128,7 +128,7 @@ class JobQuery:
         self._board = Board(start.settings.directory / "progress.json")
         return self._checked(start.settings, start.pipeline, inputs)
 
-    def _come_to_rest(self, settings: Settings, pipeline: Pipeline, inputs: Inputs) -> None:
+    def _come_to_rest(self, settings: DeploymentSettings, pipeline: Pipeline, inputs: Inputs) -> None:
         """Let a stopped job finish what it has read."""
         ending = self._checked(replace(settings, available_now=True, trigger_us=None), pipeline, inputs)
         assert ending.before is not None, "it was deployed"
@@ -137,7 +137,7 @@ class JobQuery:
             ending.begin().await_end()
             assert is_at_rest(checkpoint), "a query ends when it has nothing left to do"
 
-    def _checked(self, settings: Settings, pipeline: Pipeline, inputs: Inputs) -> _Start:
+    def _checked(self, settings: DeploymentSettings, pipeline: Pipeline, inputs: Inputs) -> _Start:
         """Check everything that can be checked before a query runs."""
         check_streaming(inputs)
         directory = settings.directory
@@ -230,19 +230,19 @@ class JobQuery:
         return change
 
 
-def _clock(settings: Settings, pipeline: Pipeline) -> DrivenClock | None:
+def _clock(settings: DeploymentSettings, pipeline: Pipeline) -> DrivenClock | None:
     if not _needs_clock(settings, pipeline):
         return None
     return DrivenClock(settings.clock_us or SECOND, pipeline if limits_of(pipeline) else None)
 
 
-def _heartbeats(settings: Settings, pipeline: Pipeline, inputs: Inputs) -> Heartbeats | None:
+def _heartbeats(settings: DeploymentSettings, pipeline: Pipeline, inputs: Inputs) -> Heartbeats | None:
     told = _told(settings, pipeline, inputs)
     is_needed = any(input_.is_told for input_ in told.values())
     return Heartbeats(told, settings.directory / "inputs.json") if is_needed else None
 
 
-def _told(settings: Settings, pipeline: Pipeline, inputs: Inputs) -> dict[str, InputWatermark]:
+def _told(settings: DeploymentSettings, pipeline: Pipeline, inputs: Inputs) -> dict[str, InputWatermark]:
     found = {}
     for name, spec in pipeline.injectors.items():
         given = inputs.get(name)
@@ -274,12 +274,12 @@ def _with_wake_up(now: Shape, before: Shape | None, directory: Place) -> Shape:
     )
 
 
-def _needs_clock(settings: Settings, pipeline: Pipeline) -> bool:
+def _needs_clock(settings: DeploymentSettings, pipeline: Pipeline) -> bool:
     """Return whether a job needs a clock: for wall timers, or to tell the slowest low watermark."""
     return settings.clock_us is not None or bool(limits_of(pipeline))
 
 
-def _plan(pipeline: Pipeline, settings: Settings) -> JobPlan:
+def _plan(pipeline: Pipeline, settings: DeploymentSettings) -> JobPlan:
     return JobPlan(
         pipeline,
         settings.intervals,
@@ -289,7 +289,7 @@ def _plan(pipeline: Pipeline, settings: Settings) -> JobPlan:
     )
 
 
-def _shape(pipeline: Pipeline, settings: Settings, inputs: Inputs) -> Shape:
+def _shape(pipeline: Pipeline, settings: DeploymentSettings, inputs: Inputs) -> Shape:
     plan = _plan(pipeline, settings)
     heartbeats = [
         _heartbeats_of(name) for name, told in _told(settings, pipeline, inputs).items() if told.is_told

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.api.errors import HeadraceError, UserCodeError
 from headrace.api.time import MILLISECOND
 from headrace.spark.errors import JobStoppedError, QueryStoppedError
-from headrace.spark.jobs.job import Settings
+from headrace.spark.jobs.job import DeploymentSettings
 from headrace.spark.runtime.failures import error_from
 from headrace.spark.runtime.file_errors import storage_error_of
 from headrace.spark.runtime.hadoop import Place
@@ -57,7 +57,7 @@ class Running:
         frame: DataFrame,
         write: Callable[[DataFrame, int], None],
         checkpoint: Place,
-        settings: Settings,
+        settings: DeploymentSettings,
         began: Callable[[StreamingQuery], None] | None = None,
     ) -> None:
         self.name = name

@@ -32,7 +32,7 @@ _FINAL = (
 _LOOK_EVERY_S = 0.2
 
 
-class Job(Protocol):
+class SupervisedJob(Protocol):
     """What is supervised: a `Deployment`."""
 
     def progress(self) -> tuple[ComputationProgress, ...]:
@@ -124,7 +124,7 @@ class Supervisor:
 
     def __init__(
         self,
-        start: Callable[[], Job],
+        start: Callable[[], SupervisedJob],
         policy: RestartPolicy,
         *,
         should_stop: Callable[[], bool],
@@ -178,7 +178,7 @@ class Supervisor:
         finally:
             self._end(job)
 
-    def _end(self, job: Job | None) -> None:
+    def _end(self, job: SupervisedJob | None) -> None:
         """End what is left of the job and its Spark. Either may fail, because it may be what has failed before."""
         if job is not None:
             with suppress(Exception):

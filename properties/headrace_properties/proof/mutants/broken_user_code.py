@@ -8,7 +8,7 @@ from headrace import SECOND
 from headrace.api.context import Context
 from headrace.history import DeadLettered
 from headrace.wire.rows import Production
-from headrace.worker.running import Cause, StepRun
+from headrace.worker.running import StepCause, StepRun
 from headrace_properties.proof.mutants.mutant import Mutant, Parts, Probe, leaving_out
 
 
@@ -17,7 +17,7 @@ class DropsFailures(StepRun):
 
     probe: ClassVar[Probe]
 
-    def give_up(self, cause: Cause, attempts: int, error: Exception) -> bool:
+    def give_up(self, cause: StepCause, attempts: int, error: Exception) -> bool:
         """Leave no letter."""
         made, emitted = self.productions, self.emitted
         given_up = super().give_up(cause, attempts, error)
@@ -32,7 +32,7 @@ class GivesUpSilently(StepRun):
 
     probe: ClassVar[Probe]
 
-    def give_up(self, cause: Cause, attempts: int, error: Exception) -> bool:
+    def give_up(self, cause: StepCause, attempts: int, error: Exception) -> bool:
         """Leave the letter only."""
         given_up = super().give_up(cause, attempts, error)
         if given_up:

@@ -16,7 +16,7 @@ _CONTROLS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MutantResult:
     """What a mutant came to.
 
     Attributes:
@@ -55,7 +55,7 @@ def measure(
     most_runs: int,
     jobs: int = 1,
     notes: Mapping[Key, str] | None = None,
-) -> Iterator[Measured]:
+) -> Iterator[MutantResult]:
     """Judge mutants, and give what each comes to, in their order.
 
     Args:
@@ -77,7 +77,7 @@ def measure(
     ]
     judged = judge_all(work, spec, jobs)
     for mutant, runs, judgement in zip(mutants, reaching, judged, strict=True):
-        yield Measured(mutant, judgement, len(runs), reason_for(notes or {}, mutant))
+        yield MutantResult(mutant, judgement, len(runs), reason_for(notes or {}, mutant))
 
 
 def judge_patch(

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from headrace_properties.spark_jobs.feeds.slots import InputSlot, Use, Written
+from headrace_properties.spark_jobs.feeds.slots import InputSlot, SlotForm, Use
 from headrace_sim.spark.columns.ddl import interval_us
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.job import StreamSource
@@ -128,7 +128,7 @@ class Hints:
                 pass
         return slot
 
-    def content(self, slot: InputSlot, written: Written | None, kind: t.DataType) -> InputSlot | None:
+    def content(self, slot: InputSlot, written: SlotForm | None, kind: t.DataType) -> InputSlot | None:
         """Return what is written in a slot; None if it is written in another way, too."""
         if slot.content is None and not slot.parts and written is not None:
             slot.written, slot.content = written, self.slot(kind, slot.label, slot)

@@ -31,7 +31,7 @@ class Use(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class SlotForm:
     """How an inner value is written in the outer one."""
 
     form: str  # ``json``, ``text``, ``time dd/MM/yyyy``: equal forms write equally
@@ -46,7 +46,7 @@ class InputSlot:
     kind: t.DataType
     label: str = ""  # its own name in the row or the document
     outer: "InputSlot | None" = None  # what it is a part or the content of, or None
-    written: Written | None = None  # how its content is written, or None
+    written: SlotForm | None = None  # how its content is written, or None
     content: "InputSlot | None" = None  # the value that is written in it, or None
     # its fields, by name; of an array: its items, as one
     parts: "dict[Any, InputSlot]" = field(default_factory=dict)
@@ -71,7 +71,7 @@ class InputSlot:
         return isinstance(self.kind, (t.TimestampType, t.TimestampNTZType, t.DateType))
 
 
-def as_json(slot: InputSlot, time_format: str = "", date_format: str = "") -> Written:
+def as_json(slot: InputSlot, time_format: str = "", date_format: str = "") -> SlotForm:
     """Return how a slot's value is written as JSON, with times in patterns of Java's, or in ISO 8601."""
 
     def plain(slot: InputSlot | None, value: Any) -> Any:
@@ -90,23 +90,23 @@ def as_json(slot: InputSlot, time_format: str = "", date_format: str = "") -> Wr
             return _in_pattern(value, pattern) if pattern else value.isoformat()
         return value.decode() if isinstance(value, bytes) else value
 
-    return Written(
+    return SlotForm(
         "json", lambda value: json.dumps(plain(slot, value), separators=(",", ":"), ensure_ascii=False)
     )
 
 
-def as_text(kind: t.DataType) -> Written | None:
+def as_text(kind: t.DataType) -> SlotForm | None:
     """Return how a value of a simple type is written as text, or None."""
     cast = cast_value(kind, t.StringType())
-    return None if cast is None else Written(f"text of {kind.simpleString()}", cast)
+    return None if cast is None else SlotForm(f"text of {kind.simpleString()}", cast)
 
 
-AS_BYTES = Written("bytes", str.encode)
+AS_BYTES = SlotForm("bytes", str.encode)
 
 
-def joined(separator: str) -> Written:
+def joined(separator: str) -> SlotForm:
     """Return how texts are written beside each other."""
-    return Written(
+    return SlotForm(
         f"split {separator}",
         lambda items: separator.join("" if item is None else str(item) for item in items),
     )
@@ -115,15 +115,15 @@ def joined(separator: str) -> Written:
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  Spark's timestamps are naive
 
 
-def as_epoch(per_second: int) -> Written:
+def as_epoch(per_second: int) -> SlotForm:
     """Return how a time is written as the number of seconds, or parts of them, since 1970, in UTC."""
     unit = timedelta(seconds=1) / per_second
-    return Written(f"epoch {per_second}", lambda at: (at - _EPOCH) // unit)
+    return SlotForm(f"epoch {per_second}", lambda at: (at - _EPOCH) // unit)
 
 
-def as_time(pattern: str) -> Written:
+def as_time(pattern: str) -> SlotForm:
     """Return how a time is written in a pattern of Java's: ``dd/MM/yyyy HH:mm``."""
-    return Written(f"time {pattern}", lambda at: _in_pattern(at, pattern))
+    return SlotForm(f"time {pattern}", lambda at: _in_pattern(at, pattern))
 
 
 _LETTERS: dict[str, Callable[[Any], str]] = {

@@ -22,8 +22,8 @@ from headrace_properties.spark_jobs.feeds.hints import (
 from headrace_properties.spark_jobs.feeds.slots import (
     AS_BYTES,
     InputSlot,
+    SlotForm,
     Use,
-    Written,
     as_epoch,
     as_json,
     as_text,
@@ -142,7 +142,7 @@ class Terms:
         return None if term is None else Recorded(node.name, (term, kind), node.place)
 
     def _as_type(self, slot: InputSlot, kind: t.DataType, per_second: int, node: Recorded) -> Term:
-        written: Written | None = None
+        written: SlotForm | None = None
         if slot.kind == kind:
             return column(slot)
         if isinstance(slot.kind, t.BinaryType) and isinstance(kind, t.StringType):
@@ -173,7 +173,7 @@ class Terms:
         options = {str(key).lower(): value for key, value in _options(node.args[2:]).items()}
         formats = options.get("timestampformat", ""), options.get("dateformat", "")
         kind = parse(schema)
-        return self._content(slot, Written("json", str), kind, lambda content: as_json(content, *formats))
+        return self._content(slot, SlotForm("json", str), kind, lambda content: as_json(content, *formats))
 
     def _from_csv(self, node: Recorded, scope: ColumnScope) -> Term:
         slot, schema = self._text_of(self.term(node.args[0], scope)), _plain(node.args[1])
@@ -181,7 +181,7 @@ class Terms:
             return None
         options = {str(key).lower(): value for key, value in _options(node.args[2:]).items()}
         separator = options.get("sep", options.get("delimiter", ","))
-        return self._content(slot, Written("csv", str), parse_schema(schema), lambda _: joined(separator))
+        return self._content(slot, SlotForm("csv", str), parse_schema(schema), lambda _: joined(separator))
 
     def _from_avro(self, node: Recorded, scope: ColumnScope) -> Term:
         slot, schema = self.hints.of(self.term(node.args[0], scope)), _plain(node.args[1])
@@ -191,7 +191,7 @@ class Terms:
             avro = avro_type(schema)
         except NotSimulatedError:
             return None
-        return self._content(slot, Written("avro", str), avro.kind, lambda _: Written("avro", avro.write))
+        return self._content(slot, SlotForm("avro", str), avro.kind, lambda _: SlotForm("avro", avro.write))
 
     def _behind(self, node: Recorded, scope: ColumnScope) -> Term:
         """Return what stands behind the first bytes, such as the magic byte and the schema's id of Confluent's registry."""
@@ -200,11 +200,11 @@ class Terms:
             arguments = self.all(node.args, scope)
             return None if arguments is None else Recorded(node.name, arguments, node.place)
         first = bytes(start - 2) + b"\1"
-        content = self.hints.content(slot, Written(f"behind {start}", lambda data: first + data), slot.kind)
+        content = self.hints.content(slot, SlotForm(f"behind {start}", lambda data: first + data), slot.kind)
         return None if content is None else column(content)
 
     def _content(
-        self, slot: InputSlot, form: Written, kind: t.DataType, written: Callable[[InputSlot], Written]
+        self, slot: InputSlot, form: SlotForm, kind: t.DataType, written: Callable[[InputSlot], SlotForm]
     ) -> Term:
         content = self.hints.content(slot, form, kind)
         if content is None:
@@ -226,7 +226,7 @@ class Terms:
         slot, path = self._text_of(self.term(node.args[0], scope)), _plain(node.args[1])
         if slot is None or not isinstance(path, str) or not re.fullmatch(r"\$(\.\w+)+", path):
             return None
-        self._content(slot, Written("json", str), t.StructType([]), as_json)
+        self._content(slot, SlotForm("json", str), t.StructType([]), as_json)
         document = slot.content
         for name in path.split(".")[1:]:
             if document is None or document.content is not None:

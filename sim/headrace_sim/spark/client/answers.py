@@ -41,7 +41,7 @@ from headrace_sim.spark.plan.streams import Splitter, inlined
 from headrace_sim.spark.refusals import CannotFollowError, users_place
 from headrace_sim.spark.tables.statements import CreateView, DropView, IfExists
 from headrace_sim.spark.tables.tables import Tables, Watch, plain_name
-from headrace_sim.spark.tables.versions import Version
+from headrace_sim.spark.tables.versions import TableVersion
 from headrace_sim.spark.versions import arrow_table, arrow_type
 
 PLACES: dict[int, str] = {}
@@ -64,7 +64,7 @@ class SessionState:
     # persisted relations, by plan id, once they are computed
     kept: dict[int, Computed] = field(default_factory=dict)
     # the tables that there were before the first batch
-    tables: dict[str, Version] = field(default_factory=dict)
+    tables: dict[str, TableVersion] = field(default_factory=dict)
     # of sources that do not say theirs, by topic, table or last part of the path; "": of any
     schemas: Mapping[str, t.StructType] = field(default_factory=dict)
 

@@ -21,8 +21,8 @@ from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.refusals import CannotFollowError, is_library, users_place
 from headrace_sim.spark.tables.statements import (
-    Assignment,
     Clause,
+    ColumnAssignment,
     CreateTable,
     Delete,
     IfExists,
@@ -54,8 +54,8 @@ def _condition(value: Any) -> Recorded | None:
     return None if value is None else _node(value)
 
 
-def _assignments(values: _Values) -> tuple[Assignment, ...]:
-    return tuple(Assignment(column, _node(value)) for column, value in values.items())
+def _assignments(values: _Values) -> tuple[ColumnAssignment, ...]:
+    return tuple(ColumnAssignment(column, _node(value)) for column, value in values.items())
 
 
 class _Refusing:

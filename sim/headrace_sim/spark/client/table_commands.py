@@ -13,7 +13,7 @@ from headrace_sim.spark.job import StreamSource
 from headrace_sim.spark.plan.expressions import Reading
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.tables.connectors import TARGETS
-from headrace_sim.spark.tables.statements import Assignment, Clause, Match, Merge, MergeAction
+from headrace_sim.spark.tables.statements import Clause, ColumnAssignment, Match, Merge, MergeAction
 from headrace_sim.spark.tables.table_files import rows_of_files
 from headrace_sim.spark.tables.tables import Tables
 
@@ -37,7 +37,7 @@ def _clause(match: Match, action: Any, read: Reading) -> Clause:
     act = MergeAction(kind.removesuffix("_STAR"))
     condition = read(action.condition) if action.HasField("condition") else None
     pairs = [(read(part.key), read(part.value)) for part in action.assignments]
-    assignments = tuple(Assignment(str(key.args[0]), value) for key, value in pairs)
+    assignments = tuple(ColumnAssignment(str(key.args[0]), value) for key, value in pairs)
     return Clause(match, act, condition, None if kind.endswith("_STAR") else assignments)
 
 

@@ -42,7 +42,7 @@ from headrace_sim.spark.laboratory.workers import batches_of, raised_in_worker, 
 from headrace_sim.spark.refusals import is_library, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.contents import Raw
-from headrace_sim.spark.sinks.effects import Failed, Probe, Refused, Returned
+from headrace_sim.spark.sinks.effects import Failed, Probe, Returned, UntraceableEffect
 from headrace_sim.spark.sinks.processes import LetThrough, settle
 from headrace_sim.spark.sinks.store_clients import StoreClients
 
@@ -133,7 +133,7 @@ def drive(
             if status == 0 and probe.dies_held:  # it dies between two batches
                 probe.die()
     except BaseException:  # noqa: BLE001  a bug of ours: it must be seen
-        probe.ledger.append(Refused(traceback.format_exc()))
+        probe.ledger.append(UntraceableEffect(traceback.format_exc()))
     finally:
         os._exit(status)
 
@@ -152,7 +152,7 @@ def look(program: LaboratoryProgram, jvm: SparkJvm, session: Any, folder: Path, 
             status = run_program(program.script, probe, variables, spark)
             probe.ledger.append(kept_variables(variables))
     except BaseException:  # noqa: BLE001  a bug of ours: it must be seen
-        probe.ledger.append(Refused(traceback.format_exc()))
+        probe.ledger.append(UntraceableEffect(traceback.format_exc()))
     finally:
         os._exit(status)
 

@@ -24,7 +24,15 @@ from headrace_sim.spark.laboratory.watched_frames import EMPTY_BATCHES
 from headrace_sim.spark.laboratory.workers import end_workers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Raw
-from headrace_sim.spark.sinks.effects import KILLED, Effect, Failed, Ledger, Probe, Refused, Returned
+from headrace_sim.spark.sinks.effects import (
+    KILLED,
+    Effect,
+    Failed,
+    Ledger,
+    Probe,
+    Returned,
+    UntraceableEffect,
+)
 from headrace_sim.spark.sinks.processes import Attempt, AttemptPlan, Sink
 from headrace_sim.spark.sinks.sink_runs import UnfollowableSinkError, trial_folder
 from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, streaming_sink
@@ -252,7 +260,7 @@ def looked(
         match entry:
             case ProgramError():
                 raise entry
-            case Refused():
+            case UntraceableEffect():
                 raise UnfollowableSinkError(entry.message)
             case Failed() if not jobs:
                 problem = f"it raises {entry.error}: {entry.message}"

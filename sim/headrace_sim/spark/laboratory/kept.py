@@ -34,7 +34,7 @@ from headrace_sim.spark.laboratory.places import (
     tree_size,
 )
 from headrace_sim.spark.refusals import shown_place, users_place
-from headrace_sim.spark.sinks.effects import Probe, Refused, Returned
+from headrace_sim.spark.sinks.effects import Probe, Returned, UntraceableEffect
 from headrace_sim.spark.sinks.processes import LetThrough
 from headrace_sim.spark.sinks.sink_runs import UnfollowableSinkError
 from headrace_sim.spark.sinks.write_fence import has_fence
@@ -205,7 +205,7 @@ class KeptTrial:
                 try:
                     _take(path.with_name(f"{path.name}{end}"), of_all)
                 except ProgramError as error:
-                    self.probe.ledger.append(Refused(str(error)))
+                    self.probe.ledger.append(UntraceableEffect(str(error)))
                     raise
                 _take(of_all, of_trial)
 

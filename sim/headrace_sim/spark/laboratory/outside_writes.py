@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.refusals import shown_place, users_place
-from headrace_sim.spark.sinks.effects import Probe, Refused
+from headrace_sim.spark.sinks.effects import Probe, UntraceableEffect
 
 _IN_FILES = frozenset(
     {
@@ -71,7 +71,7 @@ class OutsideWrites:
         target = self._of_connector(told) or (self._of_catalog(table) if table else "")
         if target:
             error = OutsideWriteError(target, users_place())
-            self.probe.ledger.append(Refused(str(error)))
+            self.probe.ledger.append(UntraceableEffect(str(error)))
             raise error
 
     def _of_connector(self, told: Mapping[str, Any]) -> str:

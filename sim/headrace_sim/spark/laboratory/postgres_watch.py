@@ -34,7 +34,7 @@ from headrace_sim.spark.laboratory.postgres_statements import (
 )
 from headrace_sim.spark.refusals import CannotFollowError, place_in_other_threads, users_place
 from headrace_sim.spark.sinks.database_servers import replace_in, when_imported
-from headrace_sim.spark.sinks.effects import Probe, Refused
+from headrace_sim.spark.sinks.effects import Probe, UntraceableEffect
 
 _ADDRESS = (
     "channel_binding",
@@ -247,7 +247,7 @@ class _Relay:
         if len(self._names) > 1:
             what = f"the databases {' and '.join(sorted(self._names))} in one program"
             error = CannotFollowError(what, place_in_other_threads(), "Test what writes to each apart")
-            self._probe.ledger.append(Refused(str(error)))
+            self._probe.ledger.append(UntraceableEffect(str(error)))
             raise ConnectionRefusedError
 
     def _serve(self, requests: _Messages) -> None:

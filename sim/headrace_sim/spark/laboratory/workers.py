@@ -31,7 +31,7 @@ from headrace_sim.spark.refusals import is_library
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.effects import Ledger, Probe, Settled, die
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
-from headrace_sim.spark.sinks.processes import Halt, LetThrough, settle
+from headrace_sim.spark.sinks.processes import LetThrough, PausePoint, settle
 from headrace_sim.spark.versions import StatefulProcessorApiClient, rdd
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class AttemptNote:
     number: int
     fault: SinkFault | None
     driver: int
-    halt: Halt
+    halt: PausePoint
     seed: int
     path: tuple[str, ...]
     database: PostgresDatabase | None
@@ -125,7 +125,7 @@ def watch_workers(
     global _in_driver  # noqa: PLW0603  a process is one once
     _in_driver = True
     probe.driver = os.getpid()
-    assert isinstance(probe.pause, Halt)
+    assert isinstance(probe.pause, PausePoint)
     note = AttemptNote(
         folder, jvm.folder, probe.attempt, probe.fault, os.getpid(), probe.pause, seed, tuple(sys.path), database, heard,
         probe.dies_held, jvm.lets, named_stand_ins(), kept,

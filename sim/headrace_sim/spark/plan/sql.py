@@ -22,8 +22,8 @@ from headrace_sim.spark.columns.sql_text import recorded_of_tree
 from headrace_sim.spark.plan.selects import Queries, table_name
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.tables.statements import (
-    Assignment,
     Clause,
+    ColumnAssignment,
     CreateTable,
     CreateView,
     Delete,
@@ -164,12 +164,12 @@ class _Statements:
     def condition(self, tree: exp.Expr | None) -> Recorded | None:
         return None if tree is None else self.column(tree.this if isinstance(tree, exp.Where) else tree)
 
-    def assignments(self, trees: Sequence[exp.Expr]) -> tuple[Assignment, ...]:
+    def assignments(self, trees: Sequence[exp.Expr]) -> tuple[ColumnAssignment, ...]:
         made = []
         for tree in trees:
             if not isinstance(tree, exp.EQ) or not isinstance(tree.left, exp.Column):
                 raise SqlTextError(f"at {shown_text(tree)!r}")
-            made.append(Assignment(tree.left.name, self.column(tree.right)))
+            made.append(ColumnAssignment(tree.left.name, self.column(tree.right)))
         return tuple(made)
 
     def target(self, tree: exp.Expr, *more: str) -> str:
@@ -208,7 +208,7 @@ class _Statements:
         if _is_star(then.this) or (then.this is None and _is_star(then.expression)):
             return Clause(match, MergeAction.INSERT, condition)
         pairs = zip(then.this.expressions, then.expression.expressions, strict=True)
-        values = tuple(Assignment(name.name, self.column(value)) for name, value in pairs)
+        values = tuple(ColumnAssignment(name.name, self.column(value)) for name, value in pairs)
         return Clause(match, MergeAction.INSERT, condition, values)
 
     def insert(self, tree: exp.Insert) -> Meaning:

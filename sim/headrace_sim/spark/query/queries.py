@@ -23,12 +23,12 @@ from headrace_sim.spark.query.operators import Aggregation, Deduplication, Limit
 from headrace_sim.spark.query.schedules import Fault, FaultKind, Feed, Schedule
 from headrace_sim.spark.query.stages import (
     Delay,
+    JobWatermarks,
     Native,
     QueryStage,
     Stateful,
     Streams,
     StreamStages,
-    Watermarks,
     event_time,
     planned,
     stateful_in,
@@ -209,7 +209,7 @@ class _Query:
         self._faults = list(schedule.faults)
         self._zombies: list[tuple[int, OffsetLogEntry, list[tuple[Any, ...]]]] = []
         self._watermark = 0
-        self._watermarks = Watermarks(job)
+        self._watermarks = JobWatermarks(job)
         self._of_streams: list[list[int]] = []
         self._early: list[tuple[Any, ...]] = []
         self._stages = planned(job)

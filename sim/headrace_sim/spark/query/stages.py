@@ -340,7 +340,7 @@ def event_time(column: str, schema: t.StructType, place: str) -> Callable[[tuple
     return time_ms
 
 
-class Watermarks:
+class JobWatermarks:
     """The watermarks of a job, in ms. A new driver knows only the effective one, until a stream has rows again."""
 
     def __init__(self, job: SparkJob) -> None:

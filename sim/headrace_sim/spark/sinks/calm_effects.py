@@ -17,14 +17,14 @@ from headrace_sim.spark.sinks.sink_runs import (
 )
 from headrace_sim.spark.sinks.story import (
     ONE_ROW_OF_EACH_KEY,
-    Asked,
     SinkFinding,
     SinkQuestion,
+    SinkTopic,
     Wrong,
 )
 from headrace_sim.spark.stores.store_changes import StoreWrite
 from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
-from headrace_sim.spark.tables.versions import Version
+from headrace_sim.spark.tables.versions import TableVersion
 
 
 def questions_of(effects: list[Effect], declared: Mapping[str, tuple[str, ...]]) -> dict[str, SinkQuestion]:
@@ -32,7 +32,7 @@ def questions_of(effects: list[Effect], declared: Mapping[str, tuple[str, ...]])
 
     Raise `UnfollowableSinkError` if a key is declared of a table that is not written.
     """
-    writes = [effect for effect in effects if isinstance(effect.payload, Version)]
+    writes = [effect for effect in effects if isinstance(effect.payload, TableVersion)]
     stores = [effect for effect in effects if isinstance(effect.payload, StoreWrite)]
     tables = dict.fromkeys([effect.target for effect in writes] + [_table_of(effect) for effect in stores])
     for table in declared:
@@ -41,7 +41,7 @@ def questions_of(effects: list[Effect], declared: Mapping[str, tuple[str, ...]])
             raise UnfollowableSinkError(f"{problem}. Its tables: {', '.join(tables) or 'none'}")
     unkeyed = {
         effect.target: SinkQuestion(
-            Asked.KEYS,
+            SinkTopic.KEYS,
             effect.target,
             effect.place,
             f"{effect.target} tells rows apart by its key, which the code does not say, and a row that is written again differs",
@@ -52,7 +52,7 @@ def questions_of(effects: list[Effect], declared: Mapping[str, tuple[str, ...]])
     }
     return unkeyed | {
         effect.target: SinkQuestion(
-            Asked.KEYS,
+            SinkTopic.KEYS,
             effect.target,
             effect.place,
             f"{effect.target}: {effect.payload.guarantee.question}",
@@ -73,7 +73,7 @@ def assumed(effects: list[Effect]) -> tuple[str, ...]:
     assumed = (
         effect.target
         for effect in effects
-        if isinstance(effect.payload, Version | AssumedTable) and effect.payload.is_assumed
+        if isinstance(effect.payload, TableVersion | AssumedTable) and effect.payload.is_assumed
     )
     return tuple(
         f"nothing has made the table {name}: it is taken to be there, and empty. Let prepare() make it to try it with rows"

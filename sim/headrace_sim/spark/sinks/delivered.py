@@ -23,7 +23,7 @@ from headrace_sim.spark.sinks.contents import Contents, Expected, Item
 from headrace_sim.spark.sinks.effects import Effect, Swallowed
 from headrace_sim.spark.sinks.losses import last_effect
 from headrace_sim.spark.sinks.sink_runs import SinkFailsError, Trial
-from headrace_sim.spark.sinks.story import Asked, SinkFinding, SinkQuestion, Wrong, shown_items
+from headrace_sim.spark.sinks.story import SinkFinding, SinkQuestion, SinkTopic, Wrong, shown_items
 
 RunsOn = Callable[[Batches], Trial]
 """Runs the sink undisturbed on other batches; it may raise `SinkFailsError`."""
@@ -116,7 +116,7 @@ class RedeliveryTrial:
             "Are they two? Then declare source=FeedSource(keys_alike=False), or say --allow alike; keys_alike=True has it judged"
             f". If they are one: {remedy[0].lower()}{remedy[1:]}"
         )
-        self.questions.append(SinkQuestion(Asked.ALIKE, name, blamed.place, message, answer, fault))
+        self.questions.append(SinkQuestion(SinkTopic.ALIKE, name, blamed.place, message, answer, fault))
 
     def _of(self, batches: Batches) -> Contents:
         """Return what is left of other batches; nothing if the sink fails on them."""
@@ -256,7 +256,7 @@ class RedeliveryTrial:
             "Does the source never repeat a row across batches, or is that meant? Then declare "
             f"source=FeedSource(once=True), or say --allow duplicates. If not: {_ONCE[0].lower()}{_ONCE[1:]}"
         )
-        return SinkQuestion(Asked.DUPLICATES, name, blamed.place, message, answer, _fault(Delivery.LATER))
+        return SinkQuestion(SinkTopic.DUPLICATES, name, blamed.place, message, answer, _fault(Delivery.LATER))
 
 
 _ONCE = "dropDuplicates() in the batch, and a table that takes each key once, or MERGE, across batches"

@@ -123,7 +123,7 @@ class Swallowed:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class UntraceableEffect:
     """The function did something that cannot be followed."""
 
     message: str
@@ -145,8 +145,19 @@ class Struck:
 
 
 Entry = (
-    Effect | Acted | StateCall | Settled | RolledBack | Returned | Failed | Swallowed | Refused | Loaded | Struck | Evaluated
-)  # fmt: skip
+    Effect
+    | Acted
+    | StateCall
+    | Settled
+    | RolledBack
+    | Returned
+    | Failed
+    | Swallowed
+    | UntraceableEffect
+    | Loaded
+    | Struck
+    | Evaluated
+)
 
 
 class Ledger:

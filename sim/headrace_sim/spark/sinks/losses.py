@@ -11,7 +11,7 @@ from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.baseline import Baseline, Loss, Lost, grows_whole, pattern_of
 from headrace_sim.spark.sinks.contents import Raw, destination_of
 from headrace_sim.spark.sinks.effects import Effect, Swallowed
-from headrace_sim.spark.sinks.story import Asked, SinkFinding, SinkQuestion, Wrong
+from headrace_sim.spark.sinks.story import SinkFinding, SinkQuestion, SinkTopic, Wrong
 
 _ALLOWED = {
     Loss.OVERWRITTEN: "batching", Loss.SKIPPED: "batching", Loss.COMPANIONS: "batching", Loss.STALE: "order",
@@ -115,7 +115,9 @@ def evaluated_apart(
         return ((value, name) for value in values for name, items in contents.items() if value in repr(items))
 
     noted = (
-        [] if Asked.EVALUATED.value in allow else [each for each in entries if isinstance(each, Evaluated)]
+        []
+        if SinkTopic.EVALUATED.value in allow
+        else [each for each in entries if isinstance(each, Evaluated)]
     )
     for each in noted:
         for (one, here), (other, there) in islice(zip(left(each.first), left(each.later), strict=False), 1):
@@ -123,7 +125,7 @@ def evaluated_apart(
                 f"each action on the frame calls {each.function}() again: in one batch, {here} has {one!r} and {there}"
                 f" has {other!r} for the same values"
             )
-            yield SinkQuestion(Asked.EVALUATED, there, each.place, message, _EVALUATED_ONCE)
+            yield SinkQuestion(SinkTopic.EVALUATED, there, each.place, message, _EVALUATED_ONCE)
 
 
 _EVALUATED_ONCE = (
@@ -151,34 +153,34 @@ def _beside(
         "Is it a log of changes? Then declare running=True, or say --allow batching. "
         "If not: MERGE by the key, replace the whole table, or choose outputMode('append') with a watermark"
     )
-    return SinkQuestion(Asked.BATCHING, where, last_effect(where, by_batch, names).place, message, answer)
+    return SinkQuestion(SinkTopic.BATCHING, where, last_effect(where, by_batch, names).place, message, answer)
 
 
 def _question(
     lost: Lost, rows: str, caught: Sequence[Swallowed], rows_of: RowsOf
-) -> tuple[Asked, str, str] | None:
+) -> tuple[SinkTopic, str, str] | None:
     """Return what is asked about a loss, what the sink does, and how to answer."""
     if lost.loss is Loss.COMPANIONS and not caught:
         return (
-            Asked.BATCHING,
+            SinkTopic.BATCHING,
             f"{rows} in no effect, and would be in a batch without the others",
             "Is that meant, as one row for each batch is? Then declare running=True, or say --allow batching",
         )
     if lost.loss is Loss.ORDER:
         return (
-            Asked.ORDER,
+            SinkTopic.ORDER,
             f"{rows} replaced, or not, by the order in which rows come. A source keeps it within a partition only",
             "Does it so for each key? Then declare source=FeedSource(ordered=True), or say --allow order. If not: compare times",
         )
     if lost.loss is Loss.CHOSEN and caught:
         return (
-            Asked.LOSS,
+            SinkTopic.LOSS,
             f"{rows} in no effect, and the sink caught {caught[0]}",
             "Is the loss meant? Then say --allow loss. If not: let the error be raised, or write the row elsewhere",
         )
     if lost.loss is Loss.OVERWRITTEN and rows_of is RowsOf.UNKNOWN:
         return (
-            Asked.BATCHING,
+            SinkTopic.BATCHING,
             f"each batch replaces the whole of {lost.destination}",
             "Is it the whole result (output mode Complete)? Then say --allow batching. If not: the last rows alone are left",
         )

@@ -41,7 +41,7 @@ from headrace_sim.spark.sinks.background_threads import BackgroundThreads
 from headrace_sim.spark.sinks.contents import Raw, collected
 from headrace_sim.spark.sinks.database_servers import answer_databases, loaded, look_for_bindings
 from headrace_sim.spark.sinks.databases import watch_sqlite
-from headrace_sim.spark.sinks.effects import Effect, Failed, Ledger, Loaded, Probe, Refused
+from headrace_sim.spark.sinks.effects import Effect, Failed, Ledger, Loaded, Probe, UntraceableEffect
 from headrace_sim.spark.sinks.file_effects import WRITING, full_path, watch_files
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
 from headrace_sim.spark.sinks.requests_over_http import answer_http
@@ -134,7 +134,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
-class Halt:
+class PausePoint:
     """Where an attempt waits until another has taken over: the ends of two named pipes.
 
     Attributes:
@@ -153,9 +153,11 @@ class Halt:
         os.write(self.paused, b"paused")
         os.read(self.resumed, 1)
 
-    def here(self) -> "Halt":
+    def here(self) -> "PausePoint":
         """Return the same for this process, if another one has those ends."""
-        return Halt(os.open(self.place / "paused", os.O_WRONLY), _reader(self.place / "resumed"), self.place)
+        return PausePoint(
+            os.open(self.place / "paused", os.O_WRONLY), _reader(self.place / "resumed"), self.place
+        )
 
 
 def _pipe(place: Path) -> tuple[int, int]:
@@ -201,7 +203,7 @@ class Attempt:
             self._pid = os.fork()
         if self._pid == 0:
             os.close(self._resume_writer)
-            run(Probe(ledger, number, fault, Halt(self._paused_writer, self._resume_reader, place)))
+            run(Probe(ledger, number, fault, PausePoint(self._paused_writer, self._resume_reader, place)))
         signal.pthread_sigmask(signal.SIG_SETMASK, signals)
         os.close(self._paused_writer)
         os.close(self._resume_reader)
@@ -335,7 +337,7 @@ def _run(sink: Sink, folder: Path, probe: Probe, plan: AttemptPlan) -> NoReturn:
             latest = islice(reversed(sys.modules), max(0, len(sys.modules) - before))
             probe.ledger.append(Loaded(tuple(filter(refusals.is_installed, latest))[::-1]))
     except BaseException:  # noqa: BLE001  a bug of ours: it must be seen, and must not escape into the parent's code
-        probe.ledger.append(Refused(traceback.format_exc()))
+        probe.ledger.append(UntraceableEffect(traceback.format_exc()))
     finally:
         os._exit(status)
 
@@ -400,7 +402,7 @@ def _call(
         error = raised
         refusals.gap_in(raised)  # it is heard
     if refusals.HEARD:
-        probe.ledger.append(Refused(str(refusals.HEARD[0])))
+        probe.ledger.append(UntraceableEffect(str(refusals.HEARD[0])))
     elif error is not None:
         told = next(
             (raised for raised in (error, error.__cause__) if isinstance(raised, sqlite3.OperationalError)),
@@ -453,7 +455,7 @@ def settle(
     def heard(error: OutsideError) -> None:
         refusals.HEARD.append(error)
         if sparks is not None:  # this process may not be the one that looks there
-            probe.ledger.append(Refused(str(error)))
+            probe.ledger.append(UntraceableEffect(str(error)))
 
     def may_reach(address: Any) -> bool:
         return LetThrough.NETWORK in lets or (sparks is not None and _is_this_machine(address))

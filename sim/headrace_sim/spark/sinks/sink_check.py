@@ -57,9 +57,9 @@ from headrace_sim.spark.sinks.sink_runs import (
 )
 from headrace_sim.spark.sinks.story import (
     ONE_ROW_OF_EACH_KEY,
-    Asked,
     SinkFinding,
     SinkQuestion,
+    SinkTopic,
     Story,
     Wrong,
     distinct,
@@ -67,7 +67,7 @@ from headrace_sim.spark.sinks.story import (
     uncommitted,
 )
 from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
-from headrace_sim.spark.tables.versions import Version
+from headrace_sim.spark.tables.versions import TableVersion
 
 
 class _StoppedError(Exception):
@@ -142,7 +142,7 @@ class SinkCheck:
         else:
             self._judge_calm(usual, by_batch)
         if any(by_batch):
-            asks = not duplicates and Asked.DUPLICATES.value not in self.allow
+            asks = not duplicates and SinkTopic.DUPLICATES.value not in self.allow
             self._deliver(usual, by_batch, duplicates=duplicates, asks=asks)
         tasks = self.sink.host.runs_tasks_again
         points = fault_points(by_batch, noted, overtaken=overtaken, tasks=tasks)
@@ -336,12 +336,14 @@ class SinkCheck:
     def _merges_twice(self, by_batch: list[list[Effect]]) -> bool:
         """Merge all rows in one batch, as after an outage; return whether a table then has a key twice, or the merge fails."""
         merges = any(effect.action.startswith("merge ") for effects in by_batch for effect in effects)
-        if not merges or self.rows_of is not RowsOf.SOURCE or Asked.BATCHING.value in self.allow:
+        if not merges or self.rows_of is not RowsOf.SOURCE or SinkTopic.BATCHING.value in self.allow:
             return False
         before = len(self.findings)
         trial = self._plain([[row for batch in self.sink.batches for row in batch]])
         effects = [] if trial is None else trial.effects
-        twice = [effect for effect in effects if isinstance(effect.payload, Version) and effect.payload.twins]
+        twice = [
+            effect for effect in effects if isinstance(effect.payload, TableVersion) and effect.payload.twins
+        ]
         for effect in twice:
             self._add(merged_twice(effect, effect.payload.twins))
         return len(self.findings) > before
@@ -358,7 +360,7 @@ class SinkCheck:
             if (
                 MULTIPLE_MATCHES in error.message
                 and self.rows_of is RowsOf.SOURCE
-                and Asked.BATCHING.value not in self.allow
+                and SinkTopic.BATCHING.value not in self.allow
             ):
                 self._add(failing(error))
             return None

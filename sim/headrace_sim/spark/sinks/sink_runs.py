@@ -13,7 +13,15 @@ from headrace.api.errors import HeadraceError
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Item
-from headrace_sim.spark.sinks.effects import Effect, Entry, Failed, Ledger, Loaded, Refused, Returned
+from headrace_sim.spark.sinks.effects import (
+    Effect,
+    Entry,
+    Failed,
+    Ledger,
+    Loaded,
+    Returned,
+    UntraceableEffect,
+)
 from headrace_sim.spark.sinks.new_checkpoints import Restart
 from headrace_sim.spark.sinks.processes import AttemptPlan, Sink
 
@@ -172,7 +180,7 @@ def trial_folder(within: Path | None) -> Iterator[tuple[Path, Ledger]]:
 def _left(fault: SinkFault | None, sink: Sink, folder: Path, ledger: Ledger) -> Trial:
     entries = ledger.entries()
     for entry in entries:
-        if isinstance(entry, Refused):
+        if isinstance(entry, UntraceableEffect):
             raise UnfollowableSinkError(entry.message)
     return Trial(
         fault, entries, sink.host.contents(folder, [entry for entry in entries if isinstance(entry, Effect)])

@@ -13,7 +13,7 @@ from headrace_sim.spark.sinks.effects import Effect, Entry, Failed, StateCall
 from headrace_sim.spark.sinks.requests_over_http import Request
 from headrace_sim.spark.stores.store_changes import StoreWrite
 from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
-from headrace_sim.spark.tables.versions import Version
+from headrace_sim.spark.tables.versions import TableVersion
 
 
 class Wrong(Enum):
@@ -39,7 +39,7 @@ class Wrong(Enum):
 _UNDISTURBED = SinkFault(SinkFaultKind.NONE, 0, 0)
 
 
-class Asked(Enum):
+class SinkTopic(Enum):
     """What only the author of a sink can say, by the name that answers it."""
 
     BATCHING = "batching"
@@ -55,7 +55,7 @@ class Asked(Enum):
 class SinkQuestion:
     """Something that a sink does, and that may be meant."""
 
-    about: Asked  # what is asked
+    about: SinkTopic  # what is asked
     destination: str  # where
     place: str  # ``file:line`` of the effect
     message: str  # what it does
@@ -325,7 +325,7 @@ def _remedy(blamed: list[Effect]) -> str:
             "Write by a key that the row has, so that it replaces what is there, and let a condition on a version or a time of"
             " the row keep an older one from replacing a newer one."
         )
-    if effect is not None and isinstance(effect.payload, Version):
+    if effect is not None and isinstance(effect.payload, TableVersion):
         return effect.payload.guarantee.remedy
     if effect is not None and effect.action in {"open", "write"}:
         return "Write a file that is named by the batch id, and rename it into place."

@@ -16,8 +16,16 @@ from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.tables.statements import Assignment, Clause, Delete, Match, Merge, MergeAction, Update
-from headrace_sim.spark.tables.versions import Row, Version, aligned, assigned, refuse_cases
+from headrace_sim.spark.tables.statements import (
+    Clause,
+    ColumnAssignment,
+    Delete,
+    Match,
+    Merge,
+    MergeAction,
+    Update,
+)
+from headrace_sim.spark.tables.versions import Row, TableVersion, aligned, assigned, refuse_cases
 
 MULTIPLE_MATCHES = "MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
 """The error of a merge in which several rows of the source match one row of the target, as Delta names it."""
@@ -43,11 +51,11 @@ class Affected:
 class Changed:
     """A table after a statement, and how many rows that touched."""
 
-    table: Version
+    table: TableVersion
     affected: Affected
 
 
-def updated(table: Version, statement: Update) -> Changed:
+def updated(table: TableVersion, statement: Update) -> Changed:
     """Return the table after an ``UPDATE``."""
     schema = _under(table.schema, statement.alias or _tail(statement.table))
     holds = _test(statement.condition, schema)
@@ -56,14 +64,14 @@ def updated(table: Version, statement: Update) -> Changed:
     return Changed(replace(table, rows=rows, twins=()), Affected(updated=sum(map(holds, table.rows))))
 
 
-def deleted(table: Version, statement: Delete) -> Changed:
+def deleted(table: TableVersion, statement: Delete) -> Changed:
     """Return the table after a ``DELETE``."""
     holds = _test(statement.condition, _under(table.schema, statement.alias or _tail(statement.table)))
     kept = tuple(row for row in table.rows if not holds(row))
     return Changed(replace(table, rows=kept, twins=()), Affected(deleted=len(table.rows) - len(kept)))
 
 
-def merged(table: Version, source: Rows, statement: Merge) -> Changed:
+def merged(table: TableVersion, source: Rows, statement: Merge) -> Changed:
     """Return the table after a ``MERGE``.
 
     ``table``: the target. One that is assumed gets the columns that the statement names. ``source``: the rows of the source.
@@ -106,7 +114,7 @@ class _Bound:
 class _Merging:
     """A merge, bound to the columns of its target and of its source."""
 
-    def __init__(self, table: Version, source: Rows, statement: Merge) -> None:
+    def __init__(self, table: TableVersion, source: Rows, statement: Merge) -> None:
         alias = statement.alias or _tail(statement.table)
         own = source.schema
         given = _under(own, statement.source_alias) if statement.source_alias else own
@@ -170,7 +178,7 @@ def _test(condition: Recorded | None, schema: t.StructType) -> _Test:
 
 
 def _change(
-    assignments: Sequence[Assignment], schema: t.StructType, scope: t.StructType, values: Sequence[Any]
+    assignments: Sequence[ColumnAssignment], schema: t.StructType, scope: t.StructType, values: Sequence[Any]
 ) -> _Change:
     """Return the new row of a table for what a clause sees. ``values``: those of columns that nothing is assigned to."""
     places = {name.lower(): place for place, name in enumerate(schema.names)}
@@ -188,14 +196,14 @@ def _own_values(schema: t.StructType) -> list[Callable[[Row], Any]]:
     return [lambda row, place=place: row[place] for place in range(len(schema.fields))]  # type: ignore[misc]
 
 
-def _star(schema: t.StructType, given: t.StructType, statement: Merge) -> tuple[Assignment, ...]:
+def _star(schema: t.StructType, given: t.StructType, statement: Merge) -> tuple[ColumnAssignment, ...]:
     """Return what ``UPDATE SET *`` and ``INSERT *`` assign: each column of the table from that of the source."""
     by_name = {column.name.lower(): column for column in given.fields}
     lacking = [column for column in schema.names if column.lower() not in by_name]
     if lacking and not statement.evolves:
         raise _unresolved(lacking[0], given)
     there = [column for column in schema.names if column.lower() in by_name]
-    return tuple(Assignment(column, _of_source(by_name[column.lower()], statement)) for column in there)
+    return tuple(ColumnAssignment(column, _of_source(by_name[column.lower()], statement)) for column in there)
 
 
 def _of_source(column: t.StructField, statement: Merge) -> Recorded:
@@ -204,7 +212,7 @@ def _of_source(column: t.StructField, statement: Merge) -> Recorded:
     return Recorded("col", (f"`{alias}`.{name}" if alias else name,), statement.condition.place)
 
 
-def _columns(table: Version, given: t.StructType, statement: Merge, alias: str) -> t.StructType:
+def _columns(table: TableVersion, given: t.StructType, statement: Merge, alias: str) -> t.StructType:
     """Return the columns of the target: its own, those that it gets, and, if it is assumed, those that the statement names."""
     refuse_cases(statement.table, [*table.schema.names, *given.names])
     known = {column.name.lower(): column for column in table.schema.fields}
@@ -244,7 +252,7 @@ def _names_in(given: Any) -> Iterator[Recorded]:
         yield from [given] if given.name == "col" else _names_in(given.args)
     elif isinstance(given, Clause):
         yield from _names_in((given.condition, given.assignments))
-    elif isinstance(given, Assignment):
+    elif isinstance(given, ColumnAssignment):
         yield from _names_in(given.value)
     elif isinstance(given, (list, tuple)):
         for part in given:

@@ -45,7 +45,7 @@ class IfExists(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class ColumnAssignment:
     """The new value of a column of the target."""
 
     column: str
@@ -60,7 +60,7 @@ class Clause:
     act: MergeAction  # what it does with them
     condition: Recorded | None = None  # which of these rows, or None: all
     # the values of columns, or None: all columns from those of the source (``UPDATE SET *``, ``INSERT *``)
-    assignments: tuple[Assignment, ...] | None = None
+    assignments: tuple[ColumnAssignment, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Update:
     """``UPDATE table AS alias SET assignments WHERE condition``; without a condition, all rows."""
 
     table: str
-    assignments: tuple[Assignment, ...]
+    assignments: tuple[ColumnAssignment, ...]
     condition: Recorded | None = None
     alias: str = ""
 

@@ -33,7 +33,14 @@ from headrace_sim.spark.tables.statements import (
     Truncate,
     Update,
 )
-from headrace_sim.spark.tables.versions import WITH_A_LOG, Replaces, SaveMode, Version, WriteRequest, written
+from headrace_sim.spark.tables.versions import (
+    WITH_A_LOG,
+    Replaces,
+    SaveMode,
+    TableVersion,
+    WriteRequest,
+    written,
+)
 
 _NOTHING = t.StructType([])
 _OF_STATEMENTS = Guarantee(
@@ -54,7 +61,7 @@ class Done(Protocol):
 
     @property
     def payload(self) -> Any:
-        """A `Version`, if it is one of a table."""
+        """A `TableVersion`, if it is one of a table."""
 
 
 class Watch(Protocol):
@@ -79,16 +86,16 @@ class Watch(Protocol):
         """Note what is done, without counting it."""
 
 
-def tables(effects: Iterable[Done]) -> dict[str, Version]:
+def tables(effects: Iterable[Done]) -> dict[str, TableVersion]:
     """Return each table as these effects leave it, by its name."""
     return _there(_last(effects))
 
 
-def _last(effects: Iterable[Done]) -> dict[str, Version]:
-    return {effect.target: effect.payload for effect in effects if isinstance(effect.payload, Version)}
+def _last(effects: Iterable[Done]) -> dict[str, TableVersion]:
+    return {effect.target: effect.payload for effect in effects if isinstance(effect.payload, TableVersion)}
 
 
-def _there(versions: Mapping[str, Version]) -> dict[str, Version]:
+def _there(versions: Mapping[str, TableVersion]) -> dict[str, TableVersion]:
     return {name: version for name, version in versions.items() if not version.is_dropped}
 
 
@@ -111,7 +118,7 @@ class Tables:
         *,
         settings: Callable[[str], str | None] = lambda _name: None,
         frame_of: Callable[[Any], Rows] = lambda source: source,
-        before: dict[str, Version] | None = None,
+        before: dict[str, TableVersion] | None = None,
     ) -> None:
         self._probe = probe
         self._keys = keys or {}
@@ -120,7 +127,7 @@ class Tables:
         self._before = {} if before is None else before
         self._read: set[str] = set()
 
-    def versions(self) -> dict[str, Version]:
+    def versions(self) -> dict[str, TableVersion]:
         """Return the tables as they are now, by name."""
         effects = [] if self._probe is None else self._probe.done()
         return _there({**self._before, **_last(effects)})
@@ -149,7 +156,7 @@ class Tables:
         version = self.versions().get(target)
         self._read.add(target)
         if version is None and known is not None:
-            version = Version(known, rows_there(known))
+            version = TableVersion(known, rows_there(known))
             if self.are_of_program:
                 self._before[target] = version
         if version is None:
@@ -210,15 +217,18 @@ class Tables:
         return Affected()
 
     def _change(
-        self, verb: str, statement: Merge | Update | Delete | Truncate, change: Callable[[Version], Changed]
+        self,
+        verb: str,
+        statement: Merge | Update | Delete | Truncate,
+        change: Callable[[TableVersion], Changed],
     ) -> Affected:
         """Change the rows of a table, in one step. One that nothing has made is taken to be there, and empty."""
         target = self._target(statement.table)
         affected = Affected()
 
-        def changed() -> Version:
+        def changed() -> TableVersion:
             nonlocal affected
-            table = self.versions().get(target) or Version(_NOTHING, is_assumed=True)
+            table = self.versions().get(target) or TableVersion(_NOTHING, is_assumed=True)
             if not (table.schema.fields or isinstance(statement, Merge)):
                 return table
             result = change(table)
@@ -262,7 +272,7 @@ class Tables:
         request = WriteRequest(target, statement.provider.lower(), mode, options, partitions, creates=True)
         request = self._completed(request, target, None)
 
-        def created() -> Version:
+        def created() -> TableVersion:
             there = self.versions().get(target)
             if there is not None and statement.if_exists is IfExists.KEEP:
                 return there
@@ -282,7 +292,7 @@ class Tables:
             message = f"[TABLE_OR_VIEW_NOT_FOUND] {statement.table} cannot be found"
             raise AnalysisException(message=message)
 
-    def _completed(self, request: WriteRequest, target: str, table: Version | None) -> WriteRequest:
+    def _completed(self, request: WriteRequest, target: str, table: TableVersion | None) -> WriteRequest:
         """Return a request with the table's name, its format, and the condition of its options."""
         default = self._settings("spark.sql.sources.default") or "parquet"
         form = request.format or (table.format if table is not None else default)
@@ -304,7 +314,7 @@ class Tables:
             message = f"{request.target} already exists. Set mode as 'overwrite' to overwrite it"
             raise AnalysisException(message=f"[{kind}] {message}")
 
-    def _written(self, frame: Rows, request: WriteRequest) -> Version:
+    def _written(self, frame: Rows, request: WriteRequest) -> TableVersion:
         columns = {name.lower() for name in frame.columns}
         mode = "append" if request.mode is SaveMode.ERROR else request.mode.value
         self._refuse_known(request)
@@ -315,8 +325,8 @@ class Tables:
         self,
         action: str,
         target: str,
-        change: Callable[[], Version],
-        part: Callable[[], Version] | None = None,
+        change: Callable[[], TableVersion],
+        part: Callable[[], TableVersion] | None = None,
     ) -> None:
         """Make a new version of a table. ``part``: that which a process leaves that dies in the middle of it."""
         probe = self._probe
@@ -326,7 +336,7 @@ class Tables:
             probe.note(action, target, change())
         else:
             half = None if part is None else lambda: probe.note(f"part of {action}", target, part())
-            versions: list[Version] = []
+            versions: list[TableVersion] = []
             with probe.action(), probe.effect(action, target, half=half, payload=lambda: versions[0]):
                 versions.append(change())
 

@@ -64,7 +64,7 @@ class WriteRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class TableVersion:
     """A table as one effect left it."""
 
     schema: t.StructType
@@ -86,7 +86,9 @@ class Version:
         return [tuple(zip(self.schema.names, row, strict=True)) for row in self.rows]
 
 
-def written(table: Version | None, frame: Rows, request: WriteRequest, guarantee: Guarantee) -> Version:
+def written(
+    table: TableVersion | None, frame: Rows, request: WriteRequest, guarantee: Guarantee
+) -> TableVersion:
     """Return the table after a write.
 
     ``table``: as it was; None: it is new. ``request``: how they are written. ``guarantee``: what the connector does with a
@@ -97,7 +99,7 @@ def written(table: Version | None, frame: Rows, request: WriteRequest, guarantee
     seen = dict(table.transactions) if table is not None else {}
     if table is not None and transaction is not None and seen.get(transaction[0], -1) >= transaction[1]:
         return replace(table, guarantee=guarantee)
-    known = table or Version(frame.schema)
+    known = table or TableVersion(frame.schema)
     if request.format in WITH_A_LOG or request.partitions or known.partitions or guarantee.keys:
         refuse_cases(request.target, [*known.schema.names, *frame.columns])
     schema = _schema(table, frame, request)
@@ -107,8 +109,8 @@ def written(table: Version | None, frame: Rows, request: WriteRequest, guarantee
         rows = _by_key(old, new, schema, request, guarantee)
     else:
         rows = [*_kept(old, new, schema, table, request), *new]
-    known = table or Version(schema)
-    return Version(
+    known = table or TableVersion(schema)
+    return TableVersion(
         schema, tuple(rows), request.format or known.format, request.partitions or known.partitions,
         tuple((seen | dict([transaction] if transaction else [])).items()), guarantee,
         str(request.options.get("path") or known.location), known.is_assumed,
@@ -154,7 +156,7 @@ def assigned(bound: Bound, column: t.StructField, node: Recorded) -> Callable[[R
     return converted
 
 
-def _schema(table: Version | None, frame: Rows, request: WriteRequest) -> t.StructType:
+def _schema(table: TableVersion | None, frame: Rows, request: WriteRequest) -> t.StructType:
     """Return the columns of the table after the write."""
     if table is None or request.creates or not table.schema.fields:
         return _with_partitions_last(frame.schema, request)
@@ -218,7 +220,7 @@ def _at(place: int, column: t.StructField, target: t.StructField) -> Callable[[R
 
 
 def _kept(
-    old: list[Row], new: list[Row], schema: t.StructType, table: Version | None, request: WriteRequest
+    old: list[Row], new: list[Row], schema: t.StructType, table: TableVersion | None, request: WriteRequest
 ) -> list[Row]:
     """Return the rows that a write leaves in the table."""
     if request.mode is not SaveMode.OVERWRITE:

@@ -28,7 +28,7 @@ from headrace_sim.spark.laboratory.postgres_statements import changes_of
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Raw
-from headrace_sim.spark.sinks.effects import Effect, Failed, Ledger, Probe, Refused, RolledBack
+from headrace_sim.spark.sinks.effects import Effect, Failed, Ledger, Probe, RolledBack, UntraceableEffect
 
 psycopg: Any = pytest.importorskip("psycopg")
 psycopg2: Any = pytest.importorskip("psycopg2")
@@ -148,7 +148,7 @@ def effects(entries: list[Any]) -> list[tuple[str, str, bool, bool]]:
 def wrong(server: PostgresServer, folder: Path, sink: Sink, *kinds: SinkFaultKind) -> set[str]:
     """Try each fault at each effect; return the kinds of those that leave something else than none does."""
     calm, entries = trial(server, folder, sink, None)
-    assert not [entry for entry in entries if isinstance(entry, Failed | Refused)]
+    assert not [entry for entry in entries if isinstance(entry, Failed | UntraceableEffect)]
     done = [entry for entry in entries if isinstance(entry, Effect) and entry.batch == 0]
     faults = [SinkFault(kind, 0, place) for kind in kinds for place in range(len(done))]
     found = set()
@@ -356,7 +356,7 @@ def to_two_databases(rows: Rows, batch: int) -> None:
 
 def test_a_second_database_is_refused_by_name(server: PostgresServer, tmp_path: Path) -> None:
     _, entries = trial(server, tmp_path, to_two_databases, None)
-    refused = next(entry.message for entry in entries if isinstance(entry, Refused))
+    refused = next(entry.message for entry in entries if isinstance(entry, UntraceableEffect))
     assert "cannot follow the databases audit and shop in one program" in refused
 
 

@@ -12,8 +12,8 @@ from headrace_sim.spark.columns.sql_text import parse_expression
 from headrace_sim.spark.refusals import CannotFollowError, UnknownTableError
 from headrace_sim.spark.tables.changes import Affected
 from headrace_sim.spark.tables.statements import (
-    Assignment,
     Clause,
+    ColumnAssignment,
     CreateTable,
     Delete,
     DropTable,
@@ -53,7 +53,7 @@ def _rows(tables: Tables, name: str = "t") -> list[tuple[Any, ...]]:
 
 
 def _clause(match: Match, act: MergeAction, condition: str | None = None, **assignments: str) -> Clause:
-    values = tuple(Assignment(name, _expression(text)) for name, text in assignments.items())
+    values = tuple(ColumnAssignment(name, _expression(text)) for name, text in assignments.items())
     return Clause(match, act, None if condition is None else _expression(condition), values or None)
 
 
@@ -145,7 +145,7 @@ def test_merge_into_a_table_that_nothing_made_takes_it_to_be_empty() -> None:
 def test_rows_are_updated_deleted_and_truncated() -> None:
     tables = _with()
     assert tables.execute(
-        Update("t", (Assignment("total", _expression("total + 1")),), _expression("id = 1"))
+        Update("t", (ColumnAssignment("total", _expression("total + 1")),), _expression("id = 1"))
     ) == Affected(updated=1)
     assert _rows(tables) == [(1, 11), (2, 20)]
     assert tables.execute(Delete("t", _expression("t.total > 11"))) == Affected(deleted=1)
