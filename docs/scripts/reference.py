@@ -35,7 +35,7 @@ from headrace.histories import (
 from headrace.histories import lines as record_lines
 from headrace_cli._exit import ExitCode
 from headrace_cli.main import app
-from headrace_properties import pytest_plugin, verifier
+from headrace_properties import pytest_plugin, verifier, verify_arguments
 from headrace_properties.checkers.catalogue import rules
 from headrace_sim import ClusterOptions, faults
 
@@ -142,6 +142,8 @@ def _pytest() -> str:
         "      heading: the fixture headrace_verify",
         "",
     ]
+    for name in (name for name in vars(verify_arguments) if name.endswith("Arguments")):
+        lines += [f"::: {verify_arguments.__name__}.{name}", ""]
     for name in ("InvariantViolatedError", "NotExercisedError"):
         lines += [f"::: {verifier.__name__}.{name}", ""]
     for title, rows in (("option", added.options), ("setting", added.settings)):

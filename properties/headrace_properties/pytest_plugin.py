@@ -96,7 +96,7 @@ _positive.__name__ = "positive number"  # as argparse's error calls it
 def headrace_verify(
     request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
 ) -> "Verifier":
-    """Verify a pipeline: ``headrace_verify(pipeline, feed)``."""
+    """Verify a pipeline, ``headrace_verify(pipeline, feed)``, also hosted by the real Spark: ``on="spark"``; or a Spark job."""
     return _verifier(request.config, record_property)
 
 

@@ -4,10 +4,11 @@ A failure shows the smallest fault schedule found, what it breaks, and the comma
 """
 
 import os
+import re
 import shlex
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
@@ -19,7 +20,7 @@ from headrace import OptionsError, Pipeline
 from headrace_properties.checkers.catalogue import rules
 from headrace_properties.drawn_feeds import feed_function
 from headrace_properties.kept_failures import KeptFailures
-from headrace_properties.pipeline_target import Search, pipeline_target
+from headrace_properties.pipeline_target import PipelineTarget, Search, pipeline_target
 from headrace_properties.pipeline_trials import PipelineTrials
 from headrace_properties.promises import Promise, check_promises
 from headrace_properties.search.application import FeedOf
@@ -29,7 +30,7 @@ from headrace_properties.search.parallel import cores
 from headrace_properties.search.scope import Scope
 from headrace_properties.search.verification import Verification
 from headrace_properties.session import Memory, Result, Session
-from headrace_properties.target import Source, TargetError, source_in, spark_source
+from headrace_properties.target import Source, SparkSource, TargetError, source_in, spark_source
 from headrace_properties.target_kinds import (
     EFFECT,
     OPTIONS,
@@ -40,11 +41,21 @@ from headrace_properties.target_kinds import (
 )
 from headrace_properties.user_code.habits import Habit
 from headrace_properties.user_code.review import NOT_COMPARED, CodeReview
-from headrace_sim import SOUND, ClusterOptions, FeedSource, Protocol
+from headrace_properties.verify_arguments import (
+    ARGUMENTS,
+    JobArguments,
+    PipelineArguments,
+    ProgramArguments,
+    QueryArguments,
+    TrialArguments,
+    VerifyArguments,
+)
+from headrace_sim import SOUND
 from headrace_sim.spark.declares import Declares, Meant
 
 if TYPE_CHECKING:
     from headrace_properties.program_trials import ProgramTrials
+    from headrace_properties.spark_jobs.laboratory import Laboratory
     from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
     from headrace_sim.spark.job import SparkJob
 
@@ -97,45 +108,25 @@ class Verifier:
 
     @overload
     def __call__(
+        self, pipeline: Pipeline, feed: FeedOf | SearchStrategy[Any], **given: Unpack[PipelineArguments]
+    ) -> Verification: ...
+
+    @overload
+    def __call__(
         self,
         pipeline: Pipeline,
         feed: FeedOf | SearchStrategy[Any],
         *,
-        examples: int | None = None,
-        seed: int | None = None,
-        options: ClusterOptions | None = None,
-        protocol: Protocol | None = None,
-        promises: Sequence[Promise] | None = None,
-        allow_unknown: Iterable[str] = (),
-        search: Literal["random", "pct", "exhaustive"] = "random",
-        depth: int | None = None,
-        scope: Scope | None = None,
-        allow: Iterable[str] = (),
-        source: FeedSource | None = None,
-    ) -> Verification: ...
+        on: Literal["spark"],
+        **given: Unpack[TrialArguments],
+    ) -> "SparkReport": ...
 
     @overload
     def __call__(
         self,
         pipeline: "SparkJob | Callable[..., Any]",
         feed: Sequence[Sequence[Any]] | Callable[[int], Sequence[Sequence[Any]]] | None = None,
-        *,
-        schema: str | None = None,
-        sample: str | Path | Mapping[str, str | Path] | None = None,
-        prepare: Callable[[], Any] | None = None,
-        seed: int | None = None,
-        examples: int | None = None,
-        allow: Iterable[str] = (),
-        duplicates: bool = False,
-        promises: Sequence[Promise] | None = None,
-        allow_unknown: Collection[str] = (),
-        keys: Mapping[str, Sequence[str]] | None = None,
-        on: Literal["here", "spark", "both"] = "here",
-        postgres: str = "",
-        batches: int = 0,
-        allow_writes: bool = False,
-        allow_network: bool = False,
-        **meant: Unpack[Meant],
+        **given: Unpack[JobArguments],
     ) -> "SparkReport": ...
 
     @overload
@@ -143,141 +134,83 @@ class Verifier:
         self,
         pipeline: str | os.PathLike[str],
         feed: Sequence[Sequence[Any]] | Mapping[str, Any] | Callable[[int], Any] | None = None,
-        *,
-        args: Sequence[str] = (),
-        env: Mapping[str, str] | None = None,
-        stand_ins: Sequence[str] = (),
-        query: str = "",
-        sample: str | Path | Mapping[str, str | Path] | None = None,
-        prepare: Callable[[], Any] | None = None,
-        seed: int | None = None,
-        examples: int | None = None,
-        allow: Iterable[str] = (),
-        duplicates: bool = False,
-        promises: Sequence[Promise] | None = None,
-        allow_unknown: Collection[str] = (),
-        keys: Mapping[str, Sequence[str]] | None = None,
-        on: Literal["here", "spark", "both"] = "here",
-        postgres: str = "",
-        batches: int = 0,
-        allow_writes: bool = False,
-        allow_network: bool = False,
-        **meant: Unpack[Meant],
+        **given: Unpack[ProgramArguments],
     ) -> "ProgramTrials": ...
 
     def __call__(self, pipeline: Any, feed: Any = None, **given: Any) -> Any:
-        """Run a pipeline, or the sink of a Spark job, under faults, and fail the test unless all was exercised and holds.
+        """Run a pipeline, a Spark job or a program under faults, and fail the test unless all was exercised and holds.
 
         Args:
-            pipeline: a pipeline (see `pipeline`), a Spark job (see `spark_job`), or the file of a program (see `program`).
-            feed: its input.
-            given: what else the one or the other takes.
+            pipeline: a pipeline, simulated or with ``on="spark"`` hosted by Spark; a ``foreachBatch`` function, a function that
+                starts a query, or a ``SparkJob``; or the file of a program, as text or path.
+            feed: its input: of a pipeline a function from a seed, or a strategy (`headrace_properties.drawn_feeds`); of a Spark
+                job the rows of each batch, or a function that makes them from a seed; of a program the same, or each by the
+                label of its query. Rows that are not given are drawn.
+            given: what else it takes: the fields of `PipelineArguments`, `TrialArguments`, `JobArguments` or `ProgramArguments`,
+                each of which also takes those of the classes that it extends.
+
+        Raises:
+            InvariantViolatedError: an invariant or a promise is broken, a run stopped with an error, user code keeps or shares
+                state, an outcome depends on what is not allowed, or an effect is not idempotent.
+            NotExercisedError: nothing is violated, but something was never exercised or could not be judged, or only the author
+                knows what is meant.
+            OptionsError: an argument is of no use for this target, or out of its range.
+            TargetError: ``feed`` makes no input for it, or Spark is to host a pipeline that no module has together with its feed.
+            PromiseError: a promise is wrong in itself.
+            HeadraceError: the job cannot be tried, or the program starts no query.
         """
         __tracebackhide__ = True
+        kind, verify = self._verifying(pipeline, given.get("on", "here"))
+        _refuse_unheeded(given, kind, _search_kind(given.get("search", "random")))
+        for name in given.keys() - ARGUMENTS[kind].__annotations__.keys() - {"on"}:
+            raise TypeError(f"headrace_verify() takes no argument {name!r} for {kind.value}")
+        confined = guarded(allows_effects=EFFECT in given.get("allow", ()))
         try:
-            confined = guarded(allows_effects=EFFECT in given.get("allow", ()))
             with confined as guard, call_time_limited(self._limits):
-                if isinstance(pipeline, Pipeline):
-                    _refuse_unheeded(given, TargetKind.PIPELINE, _search_kind(given.get("search", "random")))
-                    return self.pipeline(pipeline, feed, **given)
-                if isinstance(pipeline, str | os.PathLike):
-                    _refuse_unheeded(given, TargetKind.PROGRAM)
-                    return self.program(os.fspath(pipeline), feed, **given)
-                _refuse_unheeded(given, TargetKind.QUERY)
-                return self.spark_job(pipeline, feed, **given)
+                return verify(pipeline, feed, given)
         finally:
             if printed := guard.printed.splitlines():  # pytest shows it if the test fails
                 sys.stdout.write(
                     "\n".join(["Your code printed, among others:", *printed[:PRINTED_LINES], ""])
                 )
 
-    def pipeline(
-        self,
-        pipeline: Pipeline,
-        feed: FeedOf | SearchStrategy[Any],
-        *,
-        examples: int | None = None,
-        seed: int | None = None,
-        options: ClusterOptions | None = None,
-        protocol: Protocol | None = None,
-        promises: Sequence[Promise] | None = None,
-        allow_unknown: Iterable[str] = (),
-        search: Literal["random", "pct", "exhaustive"] = "random",
-        depth: int | None = None,
-        scope: Scope | None = None,
-        allow: Iterable[str] = (),
-        source: FeedSource | None = None,
-    ) -> Verification:
-        """Run a pipeline under fault schedules, and fail the test unless every invariant and promise was exercised and holds.
-
-        What else is found about the code goes into the test's report, as a property.
-
-        Args:
-            pipeline: what to verify.
-            feed: makes the input from a seed: a function, or a strategy (`headrace_properties.drawn_feeds`).
-            examples: instead of the command line's.
-            seed: instead of the command line's.
-            options: of the cluster, where a plan does not vary them.
-            protocol: the state machines to host; default: the engine's own.
-            promises: what must hold besides the invariants; default: the list ``promises`` beside the pipeline and its feed.
-            allow_unknown: invariants and promises that no run needs to exercise, ``"growth"`` if state may stay that nothing
-                cleans up, or ``["all"]`` for all but promises; added to the setting ``headrace_allow_unknown``.
-            search: ``random``; ``pct``, with orders of arrival by priorities; or ``exhaustive``: every schedule of the scope, or
-                the first ``examples``. It takes no ``options``.
-            depth: with ``pct``, of the failures to look for; default: 2; see docs/explanation/exhaustive.md.
-            scope: of an exhaustive search only; default: three records, one fault and two delays, on two workers.
-            allow: ``["effect"]``: the code may change files, use sockets and start processes, which is refused otherwise.
-            source: what the source of the feed promises; default: ``source`` beside the pipeline and its feed.
-
-        Raises:
-            PromiseError: a promise is wrong in itself.
-            InvariantViolatedError: an invariant or a promise is broken, the run stopped with an error, or user code keeps
-                or shares state.
-            NotExercisedError: nothing is violated, but an invariant or a promise that is not allowed to was never exercised, or
-                state is left that nothing will ever clean up.
-            OptionsError: ``examples`` or ``depth`` is less than 1, there is no such ``search``, or it does not heed an argument.
-            TargetError: ``feed`` makes no input for this pipeline.
-        """
+    def _verifying(self, target: Any, engine: str) -> tuple[TargetKind, Callable[[Any, Any, Any], Any]]:
+        """Return what kind of target is named, and what verifies it."""
         __tracebackhide__ = True
-        arguments = {"depth": depth, "scope": scope, "examples": examples, "options": options}
-        kind = _search_kind(search)
-        _refuse_unheeded(arguments, TargetKind.PIPELINE, kind)
-        used_seed, runs = self._instead_of(seed, examples)
+        if isinstance(target, str | os.PathLike):
+            return TargetKind.PROGRAM, self._program
+        if not isinstance(target, Pipeline):
+            return TargetKind.QUERY, self._spark_job
+        if engine not in {"here", "spark"}:
+            raise OptionsError("on", engine, "here or spark, for a pipeline")
+        return (
+            (TargetKind.PIPELINE, self._pipeline)
+            if engine == "here"
+            else (TargetKind.HOSTED, self._hosted_pipeline)
+        )
+
+    def _pipeline(self, pipeline: Pipeline, feed: Any, given: PipelineArguments) -> Verification:
+        """Run a pipeline under fault schedules. What else is found about the code goes into the test's report, as a property."""
+        __tracebackhide__ = True
+        kind, examples = _search_kind(given.get("search", "random")), given.get("examples")
+        runs = self._runs(given)
         if runs < 1:
             raise OptionsError("examples", runs, "at least 1")
         wanted = Search(
             kind,
             examples if kind is SearchKind.EXHAUSTIVE else runs,
-            seed=used_seed,
-            depth=2 if depth is None else depth,
-            scope=scope or Scope(),
+            seed=self._seed(given),
+            depth=2 if given.get("depth") is None else given["depth"] or 0,
+            scope=given.get("scope") or Scope(),
         )
-        check_allowed(allow, TargetKind.PIPELINE)
-        asked = _promises_beside(pipeline, feed) if promises is None else promises
+        check_allowed(given.get("allow", ()), TargetKind.PIPELINE)
         names = _importable_name(pipeline, feed)
-        made = feed_function(pipeline, feed)
-        if not callable(made):
-            remedy = "Name a function from a seed to a Feed, or a Hypothesis strategy"
-            raise TargetError(pipeline.name, f"its feed is {made!r:.60}, not a function", remedy)
-        target = pipeline_target(
-            names[0] if names else pipeline.name,
-            pipeline,
-            made,
-            feed_name=names[1] if names else getattr(feed, "__name__", "feed"),
-            promises=check_promises(asked, [pipeline]),
-            limits=self._limits,
-            protocol=protocol or SOUND,
-            options=options,
-            feed_source=source_in(sys.modules.get(names[0].partition(":")[0] if names else ""))
-            if source is None
-            else source,
-        )
-        memory = self._memory(target.source if names else None)
+        target = _pipeline_target(pipeline, feed, names, given, self._limits)
         trials = PipelineTrials(target, wanted, _jobs())
-        beside = {promise.name for promise in _promises_beside(pipeline, feed)}
+        beside = {promise.name for promise in _promises_beside(names)}
         trials.elsewhere = frozenset(promise.name for promise in target.promises) - beside
-        trials.allow_unknown = self._allowed(allow_unknown)
-        session = self._run(Session(trials, memory))
+        trials.allow_unknown = self._allowed(given.get("allow_unknown", ()))
+        session = self._run(Session(trials, self._memory(target.source if names else None)))
         found, code = trials.verification, trials.code or CodeReview(())
         if found.runs:
             self.record("headrace runs", found.runs)
@@ -287,198 +220,138 @@ class Verifier:
         self._raise(session, pipeline.name, found.runs, trials.unknown)
         return found
 
-    def spark_job(
-        self,
-        job: Any,
-        feed: Any = None,
-        *,
-        schema: str | None = None,
-        sample: str | Path | Mapping[str, str | Path] | None = None,
-        prepare: Callable[[], Any] | None = None,
-        seed: int | None = None,
-        examples: int | None = None,
-        allow: Iterable[str] = (),
-        duplicates: bool = False,
-        promises: Sequence[Promise] | None = None,
-        allow_unknown: Collection[str] = (),
-        keys: Mapping[str, Sequence[str]] | None = None,
-        on: Literal["here", "spark", "both"] = "here",
-        postgres: str = "",
-        batches: int = 0,
-        allow_writes: bool = False,
-        allow_network: bool = False,
-        **meant: Unpack[Meant],
-    ) -> "SparkReport":
-        """Run a Spark job under schedules, try its sink at each of its effects, and fail the test unless all outcomes are equal.
-
-        Args:
-            job: a ``foreachBatch`` function, a function that starts a query, or a ``SparkJob``.
-            feed: the rows of each batch, or a function that makes them from a seed; default: drawn.
-            schema: the columns of its input, such as ``"account STRING, amount INT"``; a ``SparkJob`` has it.
-            sample: a file of JSON Lines, CSV or Parquet with the rows of its input; of several sources, by their names.
-            prepare: makes the tables that the sink takes for granted.
-            seed: instead of the command line's.
-            examples: the number of schedules, instead of the command line's.
-            allow: on what its outcome may depend: ``batching``, ``order``, ``partitions``, ``late``, ``growth``, ``loss``.
-            duplicates: whether the source may deliver a row twice.
-            promises: what its author says of it; default: the list ``promises`` of the job's module.
-            allow_unknown: promises that no run needs to test.
-            keys: the columns by which a connector of ``df.write`` that is not known writes, by table; none: it adds rows.
-            on: simulate it (here), run it on the real Spark (spark), or compare (both).
-            postgres: on the real Spark, the URL of a PostgreSQL for tests; default: one that is installed.
-            batches: on the real Spark, how many of its own sources are run, at most, from a copy of its checkpoint; 0: drawn.
-            allow_writes: on the real Spark, whether each trial writes to what it cannot have for itself.
-            allow_network: on the real Spark, whether trials reach other machines.
-            meant: the fields of `Declares` (``running=True``), which add to what its module declares.
-
-        Raises:
-            InvariantViolatedError: the outcome depends on something else, or an effect is not idempotent.
-            NotExercisedError: nothing is violated, but something could not be judged, or only its author knows what is meant.
-            HeadraceError: the job cannot be tried.
-        """
+    def _hosted_pipeline(self, pipeline: Pipeline, feed: Any, given: TrialArguments) -> "SparkReport":
+        """Let the real Spark host a pipeline, and strike it at each crash point."""
         __tracebackhide__ = True
-        # PySpark need not be installed.
-        from headrace_properties.spark_jobs.laboratory import batches_and_server, laboratory_on  # noqa: PLC0415
-        from headrace_properties.spark_jobs.named_targets import causes_named, spark_target_on  # noqa: PLC0415
-        from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
-
-        used_seed, runs = self._instead_of(seed, examples)
-        allow = tuple(allow)
-        names = _names_of(job, feed, prepare)
-        asked = names.promises if promises is None else promises
-        samples = _samples(sample)
-        declared = Declares(**meant)
-        lets = _let_through(writes=allow_writes, network=allow_network)
-        where = laboratory_on(on, postgres, 1, lets, batches)
+        names = _importable_name(pipeline, feed)
+        if names is None:
+            problem = "each driver on Spark imports it, and no module has both it and its feed"
+            raise TargetError(pipeline.name, problem, "Name both at the top level of a module")
+        _, where = self._laboratory(given)
+        assert where is not None, "it is on Spark"
+        hosted = _pipeline_target(pipeline, feed, names, given, self._limits)
+        from headrace_properties.spark_jobs.named_targets import hosted_target  # noqa: PLC0415  as below
 
         def target_of(seed: int) -> "SparkTarget":
-            target = spark_target_on(
-                where,
-                names.job,
-                job,
-                schemas=schema,
-                feed=feed,
-                seed=seed,
-                prepare=prepare,
-                promises=asked,
-                keys=keys,
-                declares=names.declares | declared,
-                samples=samples,
-            )
-            return replace(target, limits=self._limits)
+            return hosted_target(names[0], pipeline, hosted.feed(seed), hosted.promises, seed, where)
 
-        target = target_of(used_seed)
-        stateful = {name: meant.get(name) or None for name in ("late", "bounded_by")}
-        _refuse_unheeded({"examples": examples, **stateful}, target.kind)
+        return self._tried(target_of, spark_source(names[0], None, names[1]), given, importable=True)
+
+    def _spark_job(self, job: Any, feed: Any, given: JobArguments) -> "SparkReport":
+        """Run a Spark job under schedules, and try its sink at each of its effects."""
+        __tracebackhide__ = True
+        # PySpark need not be installed.
+        from headrace_properties.spark_jobs.laboratory import batches_and_server  # noqa: PLC0415
+        from headrace_properties.spark_jobs.named_targets import spark_target_on  # noqa: PLC0415
+
+        names = _names_of(job, feed, given.get("prepare"))
+        schema, asked, samples = given.get("schema"), given.get("promises"), _samples(given.get("sample"))
+        meant, where = self._laboratory(given)
+
+        def target_of(seed: int) -> "SparkTarget":
+            return spark_target_on(
+                where, names.job, job, schemas=schema, feed=feed, seed=seed, prepare=given.get("prepare"),
+                promises=names.promises if asked is None else asked, keys=given.get("keys"), declares=names.declares | meant,
+                samples=samples,
+            )  # fmt: skip
+
+        source = spark_source(names.job, schema, names.feed, given.get("keys"), samples)
+        source = structs.replace(source, **batches_and_server(where))
+        return self._tried(target_of, source, given, importable=names.importable)
+
+    def _tried(
+        self,
+        target_of: Callable[[int], "SparkTarget"],
+        source: SparkSource,
+        given: QueryArguments | TrialArguments,
+        *,
+        importable: bool,
+    ) -> "SparkReport":
+        """Try a query, a sink or a hosted pipeline. ``importable``: whether a replay file can name it."""
+        __tracebackhide__ = True
+        from headrace_properties.spark_jobs.named_targets import causes_named  # noqa: PLC0415
+        from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
+
+        def limited(seed: int) -> "SparkTarget":
+            return replace(target_of(seed), limits=self._limits)
+
+        seed, runs, allow = self._seed(given), self._runs(given), tuple(given.get("allow", ()))
+        target = limited(seed)
+        stateful = {name: given.get(name) or None for name in ("late", "bounded_by")}
+        _refuse_unheeded({"examples": given.get("examples"), **stateful}, target.kind)
         check_allowed(allow, target.kind)
-        untested = {*self.allow_unknown, *allow_unknown}
-        named = spark_source(names.job, schema, names.feed, target.keys, samples)
-        named = structs.replace(named, **batches_and_server(where))
         trials = SparkTrials(
-            target, target_of, named, used_seed, runs, causes_named(allow), duplicates, untested
-        )
-        session = self._run(Session(trials, self._memory(named if names.importable else None)))
+            target, limited, source, seed, runs, causes_named(allow),
+            bool(given.get("duplicates")), self._untested(given),
+        )  # fmt: skip
+        session = self._run(Session(trials, self._memory(trials.source if importable else None)))
         report = trials.report
         assert report is not None
         if report.job is not None:
             self.record("headrace schedules", report.job.schedules)
         if report.sink is not None:
             self.record("headrace trials", report.sink.trials)
-        untold = (promise.name for promise in target.promises)
-        asked_for = tuple(name for name in untold if any(f"promise {name} " in why for why in report.unknown))
-        self._raise(session, names.job, runs, asked_for, report.unknown)
+        names = [promise.name for promise in target.promises]
+        told = {word for why in report.unknown for word in re.findall(r"\bpromise (\w+)", why)}
+        self._raise(session, source.name, runs, tuple(name for name in names if name in told), report.unknown)
         return report
 
-    def program(
-        self,
-        path: str,
-        feed: Any = None,
-        *,
-        args: Sequence[str] = (),
-        env: Mapping[str, str] | None = None,
-        stand_ins: Sequence[str] = (),
-        query: str = "",
-        sample: str | Path | Mapping[str, str | Path] | None = None,
-        seed: int | None = None,
-        examples: int | None = None,
-        allow: Iterable[str] = (),
-        duplicates: bool = False,
-        allow_unknown: Collection[str] = (),
-        prepare: Callable[[], Any] | None = None,
-        promises: Sequence[Promise] | None = None,
-        keys: Mapping[str, Sequence[str]] | None = None,
-        on: Literal["here", "spark", "both"] = "here",
-        postgres: str = "",
-        batches: int = 0,
-        allow_writes: bool = False,
-        allow_network: bool = False,
-        **meant: Unpack[Meant],
-    ) -> "ProgramTrials":
-        """Run a program that starts queries, as its owner runs it, and try each of its queries as `spark_job` does.
-
-        Args:
-            path: its file.
-            feed: the rows of its query, or of each query by its label; default: drawn.
-            args: its arguments.
-            env: variables that are added to its environment.
-            stand_ins: modules that inert ones replace.
-            query: the only query to try, by its name, its sink or its line.
-            sample: a file with the rows of its input; of several sources, by their names.
-            seed: instead of the command line's. What follows is as for `spark_job`.
-            examples: the number of schedules.
-            allow: on what outcomes may depend.
-            duplicates: whether sources may deliver a row twice.
-            allow_unknown: promises that no run needs to test.
-            prepare: makes what sinks take for granted.
-            promises: what its author says of it.
-            keys: the columns by which connectors that are not known write.
-            on: where.
-            postgres: the URL of a PostgreSQL for tests.
-            batches: how many of its own sources are run, at most; 0: drawn rows.
-            allow_writes: whether each trial writes to what it cannot have for itself.
-            allow_network: whether trials reach other machines.
-            meant: the fields of `Declares`.
-
-        Raises:
-            InvariantViolatedError: an outcome depends on something else, or an effect is not idempotent.
-            NotExercisedError: nothing is violated, but something could not be judged, or only its author knows what is meant.
-            HeadraceError: the program starts no query, or one that cannot be tried.
-        """
+    def _program(self, path: str | os.PathLike[str], feed: Any, given: ProgramArguments) -> "ProgramTrials":
+        """Run a program that starts queries, as its owner runs it, and try each of its queries as a Spark job."""
         __tracebackhide__ = True
         # PySpark need not be installed.
         from headrace_properties.program_trials import TrialOptions, trials_of_program  # noqa: PLC0415
-        from headrace_properties.spark_jobs.laboratory import laboratory_on  # noqa: PLC0415
         from headrace_properties.spark_jobs.named_targets import causes_named  # noqa: PLC0415
         from headrace_properties.spark_jobs.programs import ProgramInput  # noqa: PLC0415
         from headrace_sim.spark.client.scripts import Script, surroundings  # noqa: PLC0415
 
-        used_seed, runs = self._instead_of(seed, examples)
-        allow = tuple(allow)
+        name, runs, (meant, where) = os.fspath(path), self._runs(given), self._laboratory(given)
         beside = ProgramInput(
-            feed, prepare=prepare, promises=promises, keys=keys, declares=Declares(**meant), samples=_samples(sample),
-            limits=self._limits,
+            feed, prepare=given.get("prepare"), promises=given.get("promises"), keys=given.get("keys"), declares=meant,
+            samples=_samples(given.get("sample")), limits=self._limits,
         )  # fmt: skip
-        untested = {*self.allow_unknown, *allow_unknown}
-        script = Script(path, tuple(args), env or {}, tuple(stand_ins))
-        lets = _let_through(writes=allow_writes, network=allow_network)
-        where = laboratory_on(on, postgres, 1, lets, batches)
-        laboratory = None if where is None else replace(where, script=script)
-        how = TrialOptions(used_seed, runs, causes_named(allow), duplicates, untested, laboratory)
+        script = Script(
+            name, tuple(given.get("args", ())), given.get("env") or {}, tuple(given.get("stand_ins", ()))
+        )
+        how = TrialOptions(
+            self._seed(given), runs, causes_named(given.get("allow", ())), bool(given.get("duplicates")),
+            self._untested(given), None if where is None else replace(where, script=script),
+        )  # fmt: skip
         with surroundings(script) as module:
-            trials = trials_of_program(script, module, beside, how, query)
+            trials = trials_of_program(script, module, beside, how, given.get("query", ""))
             session = self._run(Session(trials, self._memory(trials.source)))
         self.record("headrace queries", len(trials.parts))
-        self._raise(session, path, runs, (), trials.why_open)
+        self._raise(session, name, runs, (), trials.why_open)
         return trials
+
+    def _laboratory(self, given: Mapping[str, Any]) -> tuple[Declares, "Laboratory | None"]:
+        """Return what a test declares of a job, and where it is tried."""
+        from headrace_properties.spark_jobs.laboratory import laboratory_on  # noqa: PLC0415  as above
+
+        lets = [name for name in ("writes", "network") if given.get(f"allow_{name}")]
+        meant = {name: value for name, value in given.items() if name in Meant.__annotations__}
+        where = laboratory_on(
+            given.get("on", "here"), given.get("postgres", ""), 1, lets, given.get("batches", 0)
+        )
+        return Declares(**meant), where
+
+    def _seed(self, given: VerifyArguments) -> int:
+        """Return the test's seed, or else the command line's."""
+        seed = given.get("seed")
+        return self.seed if seed is None else seed
+
+    def _runs(self, given: Mapping[str, Any]) -> int:
+        """Return the number of runs: the test's, or else the command line's."""
+        examples: int | None = given.get("examples")
+        return self.examples if examples is None else examples
+
+    def _untested(self, given: VerifyArguments) -> set[str]:
+        return {*self.allow_unknown, *given.get("allow_unknown", ())}
 
     @property
     def _limits(self) -> CodeLimits:
         call_s = CALL_S if self.code_timeout is None else self.code_timeout
         return CodeLimits(call_s, option="--headrace-code-timeout")
-
-    def _instead_of(self, seed: int | None, examples: int | None) -> tuple[int, int]:
-        """Return the seed and the number of runs: the test's, or else the command line's."""
-        return (self.seed if seed is None else seed), (self.examples if examples is None else examples)
 
     def _memory(self, source: Source | None) -> Memory:
         """Return where failures are kept. ``source``: of what is verified; ``None``: no file can name it."""
@@ -530,10 +403,6 @@ class Verifier:
         return f"headrace replay {shlex.quote(_shown(path))}{option} --explain"
 
 
-def _let_through(*, writes: bool, network: bool) -> tuple[str, ...]:
-    return ("writes",) * writes + ("network",) * network
-
-
 def _samples(sample: str | Path | Mapping[str, str | Path] | None) -> dict[str, str]:
     files = sample if isinstance(sample, Mapping) else {} if sample is None else {"": sample}
     return {name: str(path) for name, path in files.items()}
@@ -550,7 +419,7 @@ def _search_kind(name: str) -> SearchKind:
 def _refuse_unheeded(
     given: Mapping[str, object], kind: TargetKind, search: SearchKind = SearchKind.RANDOM
 ) -> None:
-    """Refuse arguments that would have no effect. Those that are not known are left to Python."""
+    """Refuse arguments that would have no effect. Those that are not known are left to `Verifier`."""
     __tracebackhide__ = True
     named = {name: value for name, value in given.items() if name in OPTIONS and value not in (None, ())}
     refuse_unheeded(OPTIONS, named, kind, search)
@@ -610,10 +479,36 @@ def _names_of(job: Any, feed: Any, prepare: Callable[[], Any] | None) -> _NamesO
     )
 
 
-def _promises_beside(pipeline: Pipeline, feed: object) -> Sequence[Promise]:
-    """Return the list ``promises`` of the module that has the pipeline and its feed; nothing if there is none."""
-    name = _importable_name(pipeline, feed)
-    found = None if name is None else getattr(sys.modules[name[0].partition(":")[0]], _PROMISES, None)
+def _pipeline_target(
+    pipeline: Pipeline,
+    feed: Any,
+    names: tuple[str, str] | None,
+    given: Mapping[str, Any],
+    limits: CodeLimits,
+) -> PipelineTarget:
+    """Return a pipeline with what a test says of it. ``names``: those of it and its feed in a module that has both, or None."""
+    made, source, promises = feed_function(pipeline, feed), given.get("source"), given.get("promises")
+    if not callable(made):
+        remedy = "Name a function from a seed to a Feed, or a Hypothesis strategy"
+        raise TargetError(pipeline.name, f"its feed is {made!r:.60}, not a function", remedy)
+    return pipeline_target(
+        names[0] if names else pipeline.name,
+        pipeline,
+        made,
+        feed_name=names[1] if names else getattr(feed, "__name__", "feed"),
+        promises=check_promises(_promises_beside(names) if promises is None else promises, [pipeline]),
+        limits=limits,
+        protocol=given.get("protocol") or SOUND,
+        options=given.get("options"),
+        feed_source=source_in(sys.modules.get(names[0].partition(":")[0] if names else ""))
+        if source is None
+        else source,
+    )
+
+
+def _promises_beside(names: tuple[str, str] | None) -> Sequence[Promise]:
+    """Return the list ``promises`` of the module that has a pipeline and its feed; nothing if there is none."""
+    found = None if names is None else getattr(sys.modules[names[0].partition(":")[0]], _PROMISES, None)
     if found is None:
         return ()
     return found if isinstance(found, list | tuple) else [found]

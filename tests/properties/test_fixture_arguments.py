@@ -1,6 +1,5 @@
 """Each argument of the fixture ``headrace_verify`` is heeded by each kind of target, or refused; so are pytest's settings."""
 
-import inspect
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,8 @@ from headrace_properties.promises import sometimes
 from headrace_properties.target import TargetError
 from headrace_properties.target_kinds import OPTIONS, TargetKind
 from headrace_properties.verifier import InvariantViolatedError, NotExercisedError, Verifier
+from headrace_properties.verify_arguments import ARGUMENTS
+from headrace_scenarios.chaos import turnstiles
 from headrace_scenarios.zeitgeist import feed, pipeline
 from headrace_sim import SOUND, ClusterOptions, FeedSource
 from headrace_sim.spark.declares import Declares, Meant
@@ -63,6 +64,7 @@ def query(words: Any) -> Any:
 
 TARGETS: dict[TargetKind, tuple[Any, Any]] = {
     TargetKind.PIPELINE: (pipeline, feed),
+    TargetKind.HOSTED: (pipeline, feed),
     TargetKind.QUERY: (query, ROWS),
     TargetKind.SINK: (write, ROWS),
 }
@@ -85,13 +87,8 @@ def _verifier(folder: Path, *allowed: str) -> Verifier:
 
 
 def test_each_argument_has_a_row() -> None:
-    names = {
-        name
-        for method in (Verifier.pipeline, Verifier.spark_job, Verifier.program)
-        for name, parameter in inspect.signature(method).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
-    assert names | Meant.__annotations__.keys() == SAMPLES.keys()
+    names = {name for arguments in ARGUMENTS.values() for name in arguments.__annotations__}
+    assert names == SAMPLES.keys()
     assert Meant.__annotations__.keys() == {field.name for field in fields(Declares)}
 
 
@@ -102,10 +99,10 @@ def test_each_argument_has_a_row() -> None:
 )
 def test_argument_without_effect_is_refused(tmp_path: Path, kind: TargetKind, name: str) -> None:
     given = {name: SAMPLES[name] or object()}
-    if kind is not TargetKind.PIPELINE:
-        given["schema"] = SCHEMA
+    of_job = kind in {TargetKind.QUERY, TargetKind.SINK}
+    given |= {"schema": SCHEMA} if of_job else {"on": "spark"} if kind is TargetKind.HOSTED else {}
     verifier: Any = _verifier(tmp_path)
-    told = "a Spark" if kind is not TargetKind.PIPELINE else "a pipeline"
+    told = "a Spark" if of_job else f"{kind.value}:"
     with pytest.raises(OptionsError, match=f"option {name}=.*left out for {told}"):
         verifier(*TARGETS[kind], **given)
 
@@ -116,17 +113,54 @@ def test_argument_without_effect_is_refused(tmp_path: Path, kind: TargetKind, na
 )
 def test_argument_that_the_search_does_not_heed_is_refused(tmp_path: Path, search: Any, given: Any) -> None:
     with pytest.raises(OptionsError, match="given with search="):
-        _verifier(tmp_path).pipeline(pipeline, feed, search=search, **given)
+        _verifier(tmp_path)(pipeline, feed, search=search, **given)
+
+
+def test_argument_that_nobody_knows_is_an_error(tmp_path: Path) -> None:
+    verifier: Any = _verifier(tmp_path)
+    with pytest.raises(TypeError, match="takes no argument 'exampels' for a pipeline"):
+        verifier(pipeline, feed, exampels=3)
+
+
+@pytest.mark.spark
+def test_pipeline_on_spark_has_to_be_importable_with_its_feed(tmp_path: Path) -> None:
+    verify: Any = _verifier(tmp_path)
+    with pytest.raises(OptionsError, match="here or spark, for a pipeline"):
+        verify(pipeline, feed, on="both")
+    with pytest.raises(TargetError, match="no module has both it and its feed"):
+        verify(pipeline.copy(), feed, on="spark")
+
+
+@pytest.mark.spark
+def test_pipeline_on_spark_is_tried_as_a_hosted_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget  # noqa: PLC0415  it needs PySpark
+
+    tried: list[SparkTarget] = []
+
+    def verify(target: SparkTarget, **how: Any) -> SparkReport:
+        tried.append(target)
+        assert (target.kind, how["allow_unknown"]) == (TargetKind.HOSTED, {"kept"})
+        return SparkReport(target.name, None, None)
+
+    monkeypatch.setattr(SparkTarget, "verify", verify)
+    given: Any = {"on": "spark", "seed": 7, "promises": [many_rows], "postgres": "postgresql://h"}
+    _verifier(tmp_path, "kept")(turnstiles.pipeline, turnstiles.feed, **given)
+    (target,) = tried
+    assert (target.name, target.feed_seed) == (f"{turnstiles.__name__}:pipeline", 7)
+    assert (target.promises, target.laboratory and target.laboratory.postgres) == (
+        (many_rows,),
+        "postgresql://h",
+    )
 
 
 @pytest.mark.spark
 def test_setting_allows_what_no_run_of_a_spark_job_tests(tmp_path: Path) -> None:
     given: dict[str, Any] = {"schema": SCHEMA, "promises": [many_rows]}
     with pytest.raises(NotExercisedError) as failure:
-        _verifier(tmp_path).spark_job(query, ROWS, **given)
+        _verifier(tmp_path)(query, ROWS, **given)
     told = "headrace_allow_unknown = many_rows. And the promise many_rows never came true"
     assert str(failure.value).endswith(told)
-    assert _verifier(tmp_path, "many_rows").spark_job(query, ROWS, **given).unknown == ()
+    assert _verifier(tmp_path, "many_rows")(query, ROWS, **given).unknown == ()
 
 
 def without_checkpoint(spark: Any) -> Any:
