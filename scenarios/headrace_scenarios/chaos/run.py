@@ -8,10 +8,9 @@ started. A part is processed completely before the next one is fed. A fault coun
 """
 
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import cycle, pairwise
 from pathlib import Path
@@ -23,6 +22,7 @@ from headrace.spark.jobs.recorded_input import Landing
 from headrace.wire.effects import SourceEvent
 from headrace_properties.findings import Finding
 from headrace_properties.reference import run_reference
+from headrace_properties.search.parallel import signals_deferred
 from headrace_properties.spark_jobs.hosted_outcomes import HostedOutcome, outcome_of
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_scenarios.chaos.drivers import Driver
@@ -256,11 +256,11 @@ class _Run:
         """Start the driver that will succeed the present one, if one will: it waits with a Spark of its own."""
         to_come = [strike for number, strike in self._strikes.items() if number >= part]
         if self._standby is None and any(strike.verb is not Verb.KILL_EXECUTOR for strike in to_come):
-            with _interrupted_later():  # an unrecorded driver would outlive the run
+            with signals_deferred():  # an unrecorded driver would outlive the run
                 self._standby = self._new_driver()
 
     def _start(self) -> None:
-        with _interrupted_later():
+        with signals_deferred():
             if self._standby is not None and not self._standby.is_running:
                 self._standby.kill()
                 self._standby = None
@@ -289,7 +289,7 @@ class _Run:
 
     def _feed(self, events: Sequence[tuple[str, SourceEvent]]) -> None:
         """Feed a part. The libraries that write it are imported at the first one, and some swallow any exception meanwhile."""
-        with _interrupted_later():
+        with signals_deferred():
             self._landing.put(events)
 
     def _await_idle(self) -> None:
@@ -442,26 +442,6 @@ _STRIKES: dict[Verb, Callable[[_Run, StrikeResult, Sequence[tuple[str, SourceEve
     Verb.RESHARD: _Run.reshard,
     Verb.CHANGE: _Run.change,
 }
-
-
-@contextmanager
-def _interrupted_later() -> Iterator[None]:
-    """Defer SIGINT and SIGTERM until this block ends. They are not blocked, because a child process would inherit that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _frame: came.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])
 
 
 def _divisions(intervals: int, pipeline: Pipeline) -> list[tuple[int, dict[str, tuple[int, ...]]]]:
