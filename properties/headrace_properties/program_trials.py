@@ -21,7 +21,7 @@ from headrace_properties.spark_jobs.programs import (
     run_program,
     said_beside,
 )
-from headrace_properties.spark_jobs.shared_tables import not_judged, shared_tables
+from headrace_properties.spark_jobs.shared_tables import shared_tables
 from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.spark_jobs.together import labels_of
 from headrace_properties.spark_jobs.upgrades import earlier_of_program
@@ -54,7 +54,7 @@ class ProgramTrials:
     parts: tuple[SparkTrials, ...]
     progress: Progress | None = None
     untried: list[str] = field(default_factory=list)
-    shared: tuple[Finding, ...] = ()  # what the queries do to each other's rows
+    shared: Sequence[Finding] = ()  # what the queries do to each other's rows
     _stopped: bool = False
 
     pyspark: ClassVar[str] = INSTALLED
@@ -118,8 +118,9 @@ class ProgramTrials:
                 self.untried.append(f"{part.name}: {error}")
         if not self._stopped:
             allow = next((part.allow for part in self.parts), ())
-            self.shared = tuple(shared_tables(self.program.queries, allow))
-            self.untried += not_judged(self._left_on_spark())
+            targets = {part.source.query: part.target for part in self.parts}
+            self.shared, untold = shared_tables(targets, allow, self._left_on_spark())
+            self.untried += untold
 
     def _left_on_spark(self) -> dict[str, Contents]:
         """Return what each query leaves whose function only the real Spark can call."""

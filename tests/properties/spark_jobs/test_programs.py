@@ -8,7 +8,7 @@ import pytest
 from headrace_properties.findings import FindingClass
 from headrace_properties.program_trials import read_program
 from headrace_properties.spark_jobs.programs import Program, ProgramInput, program_of, run_program
-from headrace_properties.spark_jobs.shared_tables import not_judged, shared_tables
+from headrace_properties.spark_jobs.shared_tables import shared_tables
 from headrace_properties.target import TargetError
 from headrace_sim import FeedSource
 from headrace_sim.spark.client.scripts import Script, surroundings
@@ -125,7 +125,8 @@ def test_sinks_that_write_one_table_are_run_behind_each_other(program: Any, name
         "    rows.writeStream.foreachBatch(lambda df, batch_id: write(df, batch_id, name)).queryName(name).start()\n"
         'start("a", 1)\nstart("b", 2)'
     )
-    found = [*shared_tables(program(text).queries, ())]
+    found, untold = shared_tables(program(text).queries, (), {})
+    assert untold == []
     assert [(finding.kind.name, finding.finding_class) for finding in found] == right
     assert not right or "write " in found[0].message
 
@@ -211,11 +212,3 @@ def test_database_that_the_program_makes_is_there_in_its_trials(program: Any, tm
     assert not (tmp_path / "made.db").exists()
     target.prepare()
     assert (tmp_path / "made.db").exists()
-
-
-def test_tables_that_two_queries_write_of_a_program_that_is_not_read_are_not_judged() -> None:
-    left = {"orders": ["/lake/all", "/lake/orders"], "users": ["/lake/all"], "clicks": ["/lake/clicks"]}
-    (told,) = not_judged(left)
-    assert told.startswith(
-        "orders and users both write /lake/all: what they do to each other's rows was not judged"
-    )

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,7 +34,7 @@ from headrace_sim.spark.sinks.effects import (
     UntraceableEffect,
 )
 from headrace_sim.spark.sinks.processes import Attempt, AttemptPlan, Sink
-from headrace_sim.spark.sinks.sink_runs import UnfollowableSinkError, trial_folder
+from headrace_sim.spark.sinks.sink_runs import SinkFailsError, UnfollowableSinkError, trial_folder
 from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, streaming_sink
 
 _BETWEEN = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART}
@@ -84,15 +84,22 @@ class RealDrivers:
         else:
             (folder / ROOT).mkdir()
             self._known = {folder.parent: copied(self.home, folder)}
-        for batch in range(sink.first_id):
-            write_batch(folder.parent / "input", self.program.job, batch, ())
-        self._write(sink, folder)
+        self.give(sink, folder)
         settings = settings_of(name, folder, () if self.kept is None else (self.home, folder))
         self._sessions = {folder: self.jvm.new_catalog(settings)}
         self._alive = {}
         script = self.program.script
         server = server_for(script.file or self.home, self.postgres)
         self._database = None if server is None else server.create("trial")
+
+    def give(self, sink: Sink, folder: Path) -> None:
+        """Let the next attempt read the sink's batches, behind as many without rows as its first id says, and nothing else."""
+        rows = folder.parent / "input"
+        if rows.exists():
+            shutil.rmtree(rows)
+        for batch in range(sink.first_id):
+            write_batch(rows, self.program.job, batch, ())
+        self._write(sink, folder)
 
     def attempt(self, sink: Sink, folder: Path, ledger: Ledger, plan: AttemptPlan) -> "RealAttempt":
         """Start an attempt. Spark's checkpoint says with which batch it begins."""
@@ -237,6 +244,27 @@ class RealAttempt:
                 for entry in self.folder.rglob(f"commits/{name}"):
                     entry.unlink()
         return status or KILLED
+
+
+def in_turn(sinks: Sequence[Sink]) -> Raw:
+    """Run queries of one program one behind another in one trial, each to its end; return what they left.
+
+    Raise `SinkFailsError` if one of them fails, or `UnfollowableSinkError` if it does something outside its trial.
+    """
+    host = sinks[0].host
+    assert isinstance(host, RealDrivers), "it is of a laboratory"
+    with trial_folder(host.trials) as (folder, ledger):
+        for number, sink in enumerate(sinks):
+            assert isinstance(sink.host, RealDrivers), "all are of one program"
+            host = replace(host, program=sink.host.program)  # and what this trial knows
+            host.give(sink, folder) if number else host.begin(sink, folder)
+            host.attempt(sink, folder, ledger, AttemptPlan(number, chance=0)).finish()
+        for entry in ledger.entries():
+            if isinstance(entry, UntraceableEffect):
+                raise UnfollowableSinkError(entry.message)
+            if isinstance(entry, Failed):
+                raise SinkFailsError(entry.batch, entry.error, entry.message, entry.place)
+        return host.contents(folder, ledger.effects())
 
 
 def looked(

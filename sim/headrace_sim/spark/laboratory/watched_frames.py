@@ -256,7 +256,7 @@ def watch_queries(
         heard: Whether the errors are noted that its function catches.
 
     """
-    tried = queries[number].sink
+    tried, checkpoint = queries[number].sink, f"/checkpoint{number or ''}"
     waiting = [job.sink for job in queries]
     end_behind = _nothing if kept is None else kept.end_behind
     written: list[tuple[str, str, str]] = []
@@ -297,7 +297,7 @@ def watch_queries(
                 self._jwrite = self._jwrite.format("noop").option("checkpointLocation", f"/{uuid4()}")
                 return really_start(self)
             given = "checkpointlocation" in map(str.lower, told) or self._spark.conf.get(CHECKPOINTS, "")
-            self._jwrite = self._jwrite if given else self._jwrite.option("checkpointLocation", "/checkpoint")
+            self._jwrite = self._jwrite if given else self._jwrite.option("checkpointLocation", checkpoint)
             if "function" not in told:
                 target = (*args, told.get("path") or told.get("tableName") or "")[0]
                 outside.refuse(told, target if really is really_to_table else "")
