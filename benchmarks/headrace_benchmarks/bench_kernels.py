@@ -6,12 +6,12 @@ Machines are noisy and differ: only ratios are meaningful.
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from headrace_benchmarks.kernels import KERNELS, WHOLE, Kernel
+from headrace_benchmarks.kernels import KERNELS, WHOLE, EngineKernel
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda kernel: kernel.name)
 def test_kernel_beside_its_anchor(
-    kernel: Kernel, benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]
+    kernel: EngineKernel, benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Print each figure beside its goal. Each kernel runs its own rounds, in which it alternates with its anchor."""
     if not kernel.can_run:

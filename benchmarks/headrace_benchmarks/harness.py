@@ -33,7 +33,7 @@ NOT_BY_CHANCE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class HarnessSize:
     """The size of each measurement.
 
     Attributes:
@@ -57,8 +57,8 @@ class Size:
     hashed: int = 66
 
 
-WHOLE = Size()
-QUICK = Size(
+WHOLE = HarnessSize()
+QUICK = HarnessSize(
     mutants=("ack on receipt", "timers not journaled", "a replaced master still mints", "a full cache keeps its rows"),
     seeds=100, sample=66, probed=66, runs=66, enumerated=("tallies",), first=0, hashed=4,
 )  # fmt: skip
@@ -128,7 +128,7 @@ ALARMS = Benchmark(
 # Mutants
 
 
-def _mutants(size: Size, options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
+def _mutants(size: HarnessSize, options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
     names = size.mutants
     found: list[Hunted] = []
     for hunted in hunt_all(names, size.seeds, options.jobs):
@@ -172,7 +172,7 @@ def _why(name: str) -> str:
 # The sound protocol
 
 
-def _single_faults(size: Size, options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
+def _single_faults(size: HarnessSize, options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
     tried, broken = 0, []
     for workload in (WORKLOADS[name] for name in size.enumerated):
         runs, found = _enumerate(workload, size, options, on_progress)
@@ -185,7 +185,7 @@ def _single_faults(size: Size, options: BenchOptions, on_progress: OnProgress) -
 
 
 def _enumerate(
-    workload: Workload, size: Size, options: BenchOptions, on_progress: OnProgress
+    workload: Workload, size: HarnessSize, options: BenchOptions, on_progress: OnProgress
 ) -> tuple[int, list[str]]:
     feed = workload.feed(options.seed)
     total = len(single_faults(workload.deployed, feed, workload.options, size.first))
@@ -231,7 +231,7 @@ def _false_alarms(sample: SampleResult) -> Iterator[Figure]:
     )
 
 
-def _probes(sample: SampleResult, size: Size) -> Figure:
+def _probes(sample: SampleResult, size: HarnessSize) -> Figure:
     wanted = [case for case in CASES if case not in NOT_BY_CHANCE]
     reached = [case for case in wanted if sample.reached[case]]
     without = "; ".join(f"{case}: {why}" for case, why in NOT_BY_CHANCE.items())
@@ -248,7 +248,7 @@ def _never(wanted: Iterable[str], found: Collection[str]) -> str:
 
 
 def _hashes(
-    sample: SampleResult, size: Size, options: BenchOptions, on_progress: OnProgress
+    sample: SampleResult, size: HarnessSize, options: BenchOptions, on_progress: OnProgress
 ) -> Iterator[Figure]:
     yield at_most(
         "runs of the sample whose History differed the second time", len(sample.unlike), 0, f"of {sample.again:,}",

@@ -58,7 +58,7 @@ class JobTimes:
         return median(self.recoveries_us)
 
 
-class Running(Protocol):
+class RunningJob(Protocol):
     """A running job."""
 
     def await_idle(self) -> None:
@@ -90,7 +90,7 @@ class Sink:
         return time.perf_counter_ns() // 1_000 - began_us
 
 
-def _headrace(frame: DataFrame, place: Path, sink: Sink) -> Running:
+def _headrace(frame: DataFrame, place: Path, sink: Sink) -> RunningJob:
     pipeline = Pipeline("count")
     pipeline.injector("records")
     pipeline.add(ToldCount(), name="count", inputs=["records"], outputs=["counts"])
@@ -125,29 +125,29 @@ class StartedQuery:
     query: StreamingQuery
 
     def await_idle(self) -> None:
-        """See `Running`."""
+        """See `RunningJob`."""
         self.query.processAllAvailable()
 
     def stop(self) -> None:
-        """See `Running`."""
+        """See `RunningJob`."""
         self.query.stop()
 
 
-def _by_hand(frame: DataFrame, place: Path, sink: Sink) -> Running:
+def _by_hand(frame: DataFrame, place: Path, sink: Sink) -> RunningJob:
     counts = frame.groupBy("key").transformWithState(_CountRows(), _COUNTED, "update", "none")
     return _started(counts, place, sink)
 
 
-def _native(frame: DataFrame, place: Path, sink: Sink) -> Running:
+def _native(frame: DataFrame, place: Path, sink: Sink) -> RunningJob:
     return _started(frame.groupBy("key").count(), place, sink)
 
 
-def _started(counts: DataFrame, place: Path, sink: Sink) -> Running:
+def _started(counts: DataFrame, place: Path, sink: Sink) -> RunningJob:
     writer = counts.writeStream.outputMode("update").foreachBatch(sink)
     return StartedQuery(writer.option("checkpointLocation", str(place)).start())
 
 
-JOBS: dict[str, Callable[[DataFrame, Path, Sink], Running]] = {
+JOBS: dict[str, Callable[[DataFrame, Path, Sink], RunningJob]] = {
     "headrace": _headrace,
     "transformWithState by hand": _by_hand,
     "groupBy().count()": _native,
@@ -176,7 +176,7 @@ def job_times(
     def add_file(count: int) -> None:
         put(landing, next(files), min(keys, count), count)
 
-    def start() -> Running:
+    def start() -> RunningJob:
         return JOBS[job](frame, place / "job", sink)
 
     running = start()
@@ -195,7 +195,7 @@ def job_times(
         for _ in range(stops):
             running.stop()
             add_file(1)
-            restarted: list[Running] = []
+            restarted: list[RunningJob] = []
             recoveries.append(sink.await_counts(lambda: restarted.append(start())))  # noqa: B023  called at once
             running = restarted[0]
             running.await_idle()

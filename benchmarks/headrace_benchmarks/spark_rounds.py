@@ -22,7 +22,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from headrace import Computation, Context, Pipeline, Record
 from headrace.spark import Input, deploy
 from headrace.spark.runtime.session import partitions_set
-from headrace_benchmarks.spark_beside import Running, StartedQuery
+from headrace_benchmarks.spark_beside import RunningJob, StartedQuery
 from headrace_benchmarks.spark_count import COLUMNS, cpu_us, put
 
 KEYS = 100
@@ -134,7 +134,7 @@ def _counted_by_hand(frame: DataFrame, levels: int) -> DataFrame:
     return rows
 
 
-def _start(job: str, frame: DataFrame, levels: int, place: Path, sink: _Sink) -> Running:
+def _start(job: str, frame: DataFrame, levels: int, place: Path, sink: _Sink) -> RunningJob:
     if job in (BY_HAND, BY_HAND_ALONE):
         writer = _counted_by_hand(frame, levels).writeStream.foreachBatch(sink).outputMode("append")
         with partitions_set(frame.sparkSession, 1 if job == BY_HAND_ALONE else 0):

@@ -9,7 +9,7 @@ import typer
 
 from headrace import HeadraceError
 from headrace.api.json_text import JsonError
-from headrace_benchmarks.section8.experiment import FULL, QUICK, Size
+from headrace_benchmarks.section8.experiment import FULL, QUICK, ExperimentSize
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
 from headrace_benchmarks.section8.markdown import DATA, PLOTS, render
 from headrace_benchmarks.section8.plots import draw
@@ -103,7 +103,7 @@ def report(
             _check(output, again, only or [], as_json=as_json)
             return
         size = QUICK if quick else FULL
-        size = Size(seeds or size.seeds, size.quick)
+        size = ExperimentSize(seeds or size.seeds, size.quick)
         names = _chosen(only or [], size)
         before = _to_update(output, size) if update else None
         files = _files(output, names, force=force or update)
@@ -125,14 +125,14 @@ def _refuse_unknown(only: list[str]) -> None:
             raise UnknownChoiceError("experiment", name, tuple(EXPERIMENTS))
 
 
-def _chosen(only: list[str], size: Size) -> list[str]:
+def _chosen(only: list[str], size: ExperimentSize) -> list[str]:
     _refuse_unknown(only)
     return [
         name for name, entry in EXPERIMENTS.items() if name in only or (not only and entry.is_usual(size))
     ]
 
 
-def _to_update(output: Path, size: Size) -> ExperimentReport:
+def _to_update(output: Path, size: ExperimentSize) -> ExperimentReport:
     """Read the report in which some experiments are to be replaced.
 
     Raises:
@@ -158,7 +158,7 @@ def _read(output: Path) -> ExperimentReport:
         raise UnreadableReportError(str(_data(output)), str(error)) from error
 
 
-def _command(names: list[str], size: Size) -> str:
+def _command(names: list[str], size: ExperimentSize) -> str:
     """Return the command that reproduces the report."""
     words = ["headrace paper report"]
     words += ["--quick"] if size.quick else []
@@ -168,7 +168,7 @@ def _command(names: list[str], size: Size) -> str:
     return " ".join(words)
 
 
-def _measure(names: list[str], size: Size, jobs: int, command: str) -> ExperimentReport:
+def _measure(names: list[str], size: ExperimentSize, jobs: int, command: str) -> ExperimentReport:
     with RunProgress("report") as progress:
         measured = measure(names, size, jobs, lambda done, total, name: progress.advance(done / total, name))
     return ExperimentReport(provenance(command), size.quick, calibration_document(), measured)

@@ -27,7 +27,7 @@ from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import PipelineSource, Source, SparkSource
 from headrace_properties.user_code.code_trial import CodeTrial
 from headrace_sim.spark.query.schedules import Schedule
-from headrace_sim.spark.real.wire import Answer
+from headrace_sim.spark.real.wire import SparkAnswer
 from headrace_sim.spark.sink_faults import SinkFault
 
 REPLAY_FORMAT = 5
@@ -59,7 +59,7 @@ class ReplayFile(msgspec.Struct, frozen=True):
     code_digest: str = ""
     input_digest: str = ""
     format: int = REPLAY_FORMAT
-    answers: dict[str, Answer] | msgspec.UnsetType = msgspec.UNSET
+    answers: dict[str, SparkAnswer] | msgspec.UnsetType = msgspec.UNSET
     versions: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
 
     @property
@@ -84,7 +84,7 @@ class ReplayFile(msgspec.Struct, frozen=True):
         return tuple(name for name, (recorded, now) in today.items() if not recorded or recorded != now)
 
 
-_NO_ANSWERS: Mapping[str, Answer] = {}
+_NO_ANSWERS: Mapping[str, SparkAnswer] = {}
 _NO_VERSIONS: Mapping[str, str] = {}
 
 
@@ -95,7 +95,7 @@ def to_replay(
     *,
     digest: str = "",
     input_digest: str = "",
-    answers: Mapping[str, Answer] = _NO_ANSWERS,
+    answers: Mapping[str, SparkAnswer] = _NO_ANSWERS,
     versions: Mapping[str, str] = _NO_VERSIONS,
 ) -> bytes:
     """Write a finding for a file.

@@ -35,7 +35,7 @@ from headrace_properties.verdict import Holds, Verdict
 from headrace_sim.deliveries import FeedSource
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.real.answers import collected, is_used, remember
-from headrace_sim.spark.real.wire import Answer
+from headrace_sim.spark.real.wire import SparkAnswer
 from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFaultKind
 from headrace_sim.spark.sinks import ALLOWED, OneTrial
 from headrace_sim.spark.sinks.sink_reports import Progress
@@ -281,7 +281,9 @@ class Again:
         return None if self._sink is None or self.finding is None else explain_sink(self._sink)
 
 
-def _answers_to(replay: ReplayFile, trial: QueryTrial | SinkTrial, target: SparkTarget) -> dict[str, Answer]:
+def _answers_to(
+    replay: ReplayFile, trial: QueryTrial | SinkTrial, target: SparkTarget
+) -> dict[str, SparkAnswer]:
     """Return what the real Spark says to a trial, which is made again to hear it."""
     with collected() as answers:
         Again(replay, trial, target)

@@ -17,7 +17,7 @@ from headrace_sim.faults import StepFault
 from headrace_sim.faults.log import FaultLog
 from headrace_sim.feed import Feed
 from headrace_sim.hosting.host import Host, Told
-from headrace_sim.hosting.watch import Watch
+from headrace_sim.hosting.watch import StepWatch
 from headrace_sim.kernel import Kernel, seldom_collected
 from headrace_sim.options import ClusterOptions
 from headrace_sim.protocol import SOUND, Protocol
@@ -126,14 +126,14 @@ class Cluster:
 
     def watch(
         self, planned: Iterable[StepFault] = (), begin: Callable[[StepFault], None] = lambda _: None
-    ) -> Watch:
+    ) -> StepWatch:
         """Count protocol steps from now on, and start the planned faults at theirs.
 
         Args:
             planned: the faults; if empty, every step is counted.
             begin: starts a fault.
         """
-        self.host.observer = watch = Watch(self.host, self._log, tuple(planned), begin)
+        self.host.observer = watch = StepWatch(self.host, self._log, tuple(planned), begin)
         return watch
 
     def tell_steps(self, told: Told) -> None:

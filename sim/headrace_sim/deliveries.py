@@ -24,7 +24,7 @@ _EPOCH = re.compile(r"(?<![\d.])(?:1[6-9]|2[0-4])\d{8}(?:\d{3}){0,2}(?![\d.])")
 """Seconds, milliseconds or microseconds since 1970, between 2020 and 2049."""
 
 
-class Delivery(Enum):
+class RowDelivery(Enum):
     """How rows come otherwise than a feed says."""
 
     AGAIN = "each row twice in its batch"
@@ -37,7 +37,7 @@ class Delivery(Enum):
     BLANK = "a key with a blank at its end"
 
 
-REPEATS = (Delivery.AGAIN, Delivery.LATER, Delivery.LAST)
+REPEATS = (RowDelivery.AGAIN, RowDelivery.LATER, RowDelivery.LAST)
 """How rows come again."""
 
 
@@ -184,7 +184,7 @@ OTHER = "zq"
 """Choice: what is added to a spelling for another key, in lower case."""
 
 
-def key_twins(batches: Batches, delivery: Delivery) -> KeyTwins | None:
+def key_twins(batches: Batches, delivery: RowDelivery) -> KeyTwins | None:
     """Spell the key of every second row otherwise; None: no word comes in two rows. The key is where most words are."""
     words = dict[tuple[int, str], list[str]]()
     for row in chain.from_iterable(batches):
@@ -195,7 +195,7 @@ def key_twins(batches: Batches, delivery: Delivery) -> KeyTwins | None:
         return None
     path = max(repeated, key=lambda path: len(set(words[path])))
     key = next(word for word in words[path] if words[path].count(word) > 1)
-    spelled = f"{key} " if delivery is Delivery.BLANK else key.swapcase()
+    spelled = f"{key} " if delivery is RowDelivery.BLANK else key.swapcase()
     forms = (spelled, spelled + OTHER.upper(), f"{spelled}x{OTHER.upper()}x")
     return KeyTwins(key, spelled, *(_respelled(batches, path, key, form) for form in forms))
 
@@ -283,19 +283,19 @@ def _future(batches: Batches) -> list[list[Row]]:
     return with_first(batches, () if row is None else (row,))
 
 
-def _spelled(batches: Batches, delivery: Delivery) -> list[list[Row]]:
+def _spelled(batches: Batches, delivery: RowDelivery) -> list[list[Row]]:
     twins = key_twins(batches, delivery)
     return [*map(list, batches)] if twins is None else twins.alike
 
 
 DELIVERIES = {
-    Delivery.AGAIN: Variation(_again),
-    Delivery.LATER: Variation(_later),
-    Delivery.EMPTY: Variation(_empty),
-    Delivery.SPOILED: Variation(lambda batches: with_first(batches, spoiled_rows(batches))),
-    Delivery.FUTURE: Variation(_future),
-    Delivery.LAST: Variation(_last),
-    Delivery.CASE: Variation(lambda batches: _spelled(batches, Delivery.CASE)),
-    Delivery.BLANK: Variation(lambda batches: _spelled(batches, Delivery.BLANK)),
+    RowDelivery.AGAIN: Variation(_again),
+    RowDelivery.LATER: Variation(_later),
+    RowDelivery.EMPTY: Variation(_empty),
+    RowDelivery.SPOILED: Variation(lambda batches: with_first(batches, spoiled_rows(batches))),
+    RowDelivery.FUTURE: Variation(_future),
+    RowDelivery.LAST: Variation(_last),
+    RowDelivery.CASE: Variation(lambda batches: _spelled(batches, RowDelivery.CASE)),
+    RowDelivery.BLANK: Variation(lambda batches: _spelled(batches, RowDelivery.BLANK)),
 }
 """What each does to batches."""

@@ -47,14 +47,14 @@ class HeapEvent(msgspec.Struct):
     _ok: ClassVar[bool] = True
 
 
-class Call(HeapEvent):
+class ScheduledCall(HeapEvent):
     """Calls a function with one argument when its time comes."""
 
     function: Callable[[Any], None]
     argument: Any
 
 
-class Aside(Call):
+class Aside(ScheduledCall):
     """A call on which `Kernel.take` has no say."""
 
 
@@ -79,7 +79,7 @@ class Kernel:
         self.most_events: int | None = None
         self.take: Callable[[Any], None] | None = None
 
-        def run(event: Call) -> None:
+        def run(event: ScheduledCall) -> None:
             self.now = event.at_us
             event.function(event.argument)
 
@@ -99,7 +99,7 @@ class Kernel:
     def call_later(self, delay_us: int, function: Callable[[Any], None], argument: Any) -> None:
         """Call a function with one argument after a delay."""
         at_us = self.now + delay_us
-        self.put(at_us, Call(self._run, at_us, function, argument))
+        self.put(at_us, ScheduledCall(self._run, at_us, function, argument))
 
     def call_aside(self, delay_us: int, function: Callable[[Any], None]) -> None:
         """Call a function with ``None`` after a delay, whatever decides on events."""

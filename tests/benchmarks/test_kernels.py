@@ -7,11 +7,19 @@ import pytest
 
 from headrace.wire import messages as m
 from headrace_benchmarks.figures import BenchOptions, Figure
-from headrace_benchmarks.kernels import KERNELS, Size, counting, engine_alone, measure, small, watermarks
+from headrace_benchmarks.kernels import (
+    KERNELS,
+    KernelSize,
+    counting,
+    engine_alone,
+    measure,
+    small,
+    watermarks,
+)
 from headrace_benchmarks.kernels.rounds import Rounds
 from headrace_benchmarks.shuffle import ShuffleOptions, run_shuffle
 
-TINY = Size(
+TINY = KernelSize(
     rounds=1, records=100, size_records=50, size_rounds=1, alone=100, counted=100, few=50, many=100, updates=100, ids=100,
     codec=100, keys=100,
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from headrace import SECOND, Productions
 from headrace_benchmarks.section8 import fitting
 from headrace_benchmarks.section8.calibration import CALIBRATION, Calibration
-from headrace_benchmarks.section8.experiment import FULL, QUICK, RunSample, Size, rows_of
+from headrace_benchmarks.section8.experiment import FULL, QUICK, ExperimentSize, RunSample, rows_of
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
 from headrace_benchmarks.section8.lagging import STAGES, lags_us
 from headrace_benchmarks.section8.markdown import FITTED, render
@@ -111,7 +111,7 @@ def report() -> ExperimentReport:
     small = dataclasses.replace(EXPERIMENTS["figure-14"], quick=("20 CPUs", "50 CPUs"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(EXPERIMENTS, small.name, small)
-        measured = measure([small.name], Size(seeds=2, quick=True), 1, lambda *_: None)
+        measured = measure([small.name], ExperimentSize(seeds=2, quick=True), 1, lambda *_: None)
     return ExperimentReport(
         provenance("headrace paper report"), quick=True, calibration=calibration_document(), measured=measured
     )

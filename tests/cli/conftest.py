@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from headrace import Pipeline
 from headrace_cli.main import app
 from headrace_properties.promises import Promise
-from headrace_properties.reference import Step
+from headrace_properties.reference import HookCall
 from headrace_properties.search.guard import unguarded
 from headrace_properties.search.limits import CodeLimits
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
@@ -43,7 +43,7 @@ class _NoOtherHashes(OtherHashes):
     def __exit__(self, *_: object) -> None:
         pass
 
-    def call(self, steps: Sequence[Step]) -> None:
+    def call(self, steps: Sequence[HookCall]) -> None:
         del steps
 
 

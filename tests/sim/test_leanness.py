@@ -10,7 +10,7 @@ import simpy
 from headrace import MICROSECOND, MILLISECOND, SECOND, Computation, Context, Pipeline, Record
 from headrace.history import Delivered
 from headrace_sim import Cluster, FeedBuilder, simulate, start
-from headrace_sim.kernel import Call, seldom_collected
+from headrace_sim.kernel import ScheduledCall, seldom_collected
 from headrace_sim.wires.departures import Flight
 
 MOST = 6
@@ -103,7 +103,7 @@ def test_an_unused_cluster_is_garbage_collected() -> None:
     """What it has still to do, and what is on its wires, refers to it, and it to that: the collector has to see all of it."""
     cluster = started(1_000, 100 * MICROSECOND)
     cluster.run_until(SECOND + 50 * MILLISECOND)
-    assert {type(event) for event in cluster.kernel.pending()} >= {Call, Flight}
+    assert {type(event) for event in cluster.kernel.pending()} >= {ScheduledCall, Flight}
     forgotten = weakref.ref(cluster)
     del cluster
     gc.collect()

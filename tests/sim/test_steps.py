@@ -12,7 +12,7 @@ from headrace_properties.proof.workloads import tallies
 from headrace_properties.verdict import Violated
 from headrace_sim import Does, FaultSchedule, Moment, Step, StepFault, simulate, start
 from headrace_sim import faults as f
-from headrace_sim.hosting.watch import Watch
+from headrace_sim.hosting.watch import StepWatch
 
 TALLIES = tallies()
 FEED = TALLIES.feed(0)
@@ -155,7 +155,7 @@ def test_a_message_caught_on_arrival_and_handled_later_is_one_step(
     cluster = start(TALLIES.pipeline, FEED, faults=schedule)
     cluster.run_to_the_end()
     watch = cluster.host.observer
-    assert isinstance(watch, Watch)
+    assert isinstance(watch, StepWatch)
     counts = watch.counts
     assert counts[WRITER, Does.RECEIVES, "Written", ""] == counts[WRITER, Does.SENDS, "Write", ""] > 1
 

@@ -25,7 +25,7 @@ from headrace_benchmarks.kernels.rounds import Rounds, Run
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class KernelSize:
     """The size of each measurement. ``rounds``, ``size_rounds``: numbers of rounds; all others: amounts of work."""
 
     rounds: int = 5
@@ -42,15 +42,15 @@ class Size:
     keys: int = 50_000
 
 
-WHOLE = Size()
-QUICK = Size(
+WHOLE = KernelSize()
+QUICK = KernelSize(
     rounds=1, records=2_000, size_records=500, size_rounds=1, alone=2_000, counted=5_000, few=100, many=1_000, updates=5_000,
     ids=5_000, codec=5_000, keys=1_000,
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class EngineKernel:
     """A kernel.
 
     Attributes:
@@ -60,7 +60,7 @@ class Kernel:
     """
 
     name: str
-    measure: Callable[[Size, int, Callable[[str], None]], Iterator[Figure]]
+    measure: Callable[[KernelSize, int, Callable[[str], None]], Iterator[Figure]]
     needs: str = ""
 
     @property
@@ -73,7 +73,7 @@ def _rate(name: str, rounds: Rounds, run: str, what: str) -> Figure:
     return Figure(name, round(rounds.rate(run)), f"{what} per CPU second")
 
 
-def _deliveries(size: Size, seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+def _deliveries(size: KernelSize, seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
     runs = deliveries.runs(size.records, seed)
     found = Rounds(runs, size.rounds, on_run)
     yield _rate("simulated deliveries", found, deliveries.ENGINE, "deliveries")
@@ -85,7 +85,7 @@ def _deliveries(size: Size, seed: int, on_run: Callable[[str], None]) -> Iterato
     yield at_most("the History's share of a run", share, 0.25)
 
 
-def _sizes(size: Size, seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+def _sizes(size: KernelSize, seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
     found = Rounds(deliveries.sizes(size.size_records, seed), size.size_rounds, on_run)
     yield at_least(
         "simulated deliveries at 2,000 workers, relative to 200", found.ratio(deliveries.LARGE, deliveries.SMALL), 0.45,
@@ -98,7 +98,7 @@ def _pair(
     goal: float,
     what: str,
     runs: dict[str, Run],
-    size: Size,
+    size: KernelSize,
     on_run: Callable[[str], None],
     note: str = "",
 ) -> Iterator[Figure]:
@@ -109,7 +109,7 @@ def _pair(
     yield at_least(name, found.ratio(ours, anchor), goal, detail=f"{rates}{note}")
 
 
-def _alone(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+def _alone(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
     runs: dict[str, Run] = {
         "the engine alone": partial(engine_alone.engine_rate, size.alone),
         "a minimal engine loop": partial(engine_alone.minimal_rate, size.alone),
@@ -119,7 +119,7 @@ def _alone(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Fi
     )
 
 
-def _counting(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+def _counting(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
     runs: dict[str, Run] = {
         "a windowed count": partial(counting.engine_rate, size.counted),
         "a loop by hand": partial(counting.plain_rate, size.counted),
@@ -130,7 +130,7 @@ def _counting(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator
     )
 
 
-def _watermarks(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+def _watermarks(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
     for shards in (1, watermarks.SHARDS):
         for case, run in watermarks.CASES.items():
             runs: dict[str, Run] = {
@@ -149,7 +149,7 @@ def _watermarks(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterat
             yield at_most(f"times slower than at {size.few:,}, {where}", found.ratio(few, many), 2.5)
 
 
-def _membership(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+def _membership(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
     runs: dict[str, Run] = {
         "the engine's filter": partial(small.filter_rate, size.ids),
         "a set": partial(small.set_rate, size.ids),
@@ -165,7 +165,7 @@ def _membership(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterat
     )
 
 
-def _codec(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+def _codec(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
     runs: dict[str, Run] = {
         "records": partial(small.record_rate, size.codec),
         "tuples": partial(small.tuple_rate, size.codec),
@@ -177,7 +177,7 @@ def _codec(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Fi
     )  # fmt: skip
 
 
-def _memory(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+def _memory(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
     found = small.idle_key_bytes(size.keys)
     on_run("memory")
     yield at_most(
@@ -188,14 +188,14 @@ def _memory(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[F
 KERNELS = {
     kernel.name: kernel
     for kernel in (
-        Kernel("membership", _membership),
-        Kernel("codec", _codec, needs="pyspark"),
-        Kernel("memory", _memory),
-        Kernel("engine alone", _alone),
-        Kernel("windowed count", _counting),
-        Kernel("watermarks", _watermarks),
-        Kernel("deliveries", _deliveries),
-        Kernel("sizes", _sizes),
+        EngineKernel("membership", _membership),
+        EngineKernel("codec", _codec, needs="pyspark"),
+        EngineKernel("memory", _memory),
+        EngineKernel("engine alone", _alone),
+        EngineKernel("windowed count", _counting),
+        EngineKernel("watermarks", _watermarks),
+        EngineKernel("deliveries", _deliveries),
+        EngineKernel("sizes", _sizes),
     )
 }
 """Kernels by name, small ones first: large ones fragment the process's memory, which slows down later ones."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgress
-from headrace_benchmarks.section8.experiment import FULL, QUICK, Experiment, Size
+from headrace_benchmarks.section8.experiment import FULL, QUICK, Experiment, ExperimentSize
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
 from headrace_benchmarks.section8.paper import CLAIMS
 from headrace_benchmarks.section8.reporting import measure
@@ -12,7 +12,7 @@ from headrace_benchmarks.section8.reporting import measure
 def _benchmark(experiment: Experiment) -> Benchmark:
     def measured(options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
         size = QUICK if options.quick else FULL
-        size = Size(options.runs or size.seeds, size.quick)
+        size = ExperimentSize(options.runs or size.seeds, size.quick)
         (found,) = measure(
             [experiment.name], size, options.jobs, lambda done, total, name: on_progress(name, done, total)
         )

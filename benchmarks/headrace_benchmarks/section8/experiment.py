@@ -48,7 +48,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class ExperimentSize:
     """The number of runs.
 
     Attributes:
@@ -60,8 +60,8 @@ class Size:
     quick: bool
 
 
-QUICK = Size(seeds=3, quick=True)
-FULL = Size(seeds=20, quick=False)
+QUICK = ExperimentSize(seeds=3, quick=True)
+FULL = ExperimentSize(seeds=20, quick=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +94,16 @@ class Experiment:
     wide: bool = False
     needs: str = ""
 
-    def is_usual(self, size: Size) -> bool:
+    def is_usual(self, size: ExperimentSize) -> bool:
         """Return whether it is measured without being asked for by name."""
         return is_there(self.needs) and bool(self.quick or not size.quick)
 
-    def tasks(self, size: Size) -> list[tuple[str, int]]:
+    def tasks(self, size: ExperimentSize) -> list[tuple[str, int]]:
         """List all (point, seed) to run."""
         points = (size.quick and self.quick) or self.points
         return [(point, seed) for seed in range(self.seeds(size)) for point in points]
 
-    def seeds(self, size: Size) -> int:
+    def seeds(self, size: ExperimentSize) -> int:
         """Return the number of runs at each point."""
         return 1 if self.wall else size.seeds
 

@@ -18,7 +18,7 @@ import msgspec
 
 from headrace.api.json_text import read_json
 from headrace_benchmarks.section8.calibration import CALIBRATION
-from headrace_benchmarks.section8.experiment import Row, RunSample, Size, rows_of
+from headrace_benchmarks.section8.experiment import ExperimentSize, Row, RunSample, rows_of
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
 from headrace_properties.search.parallel import spread
 
@@ -172,7 +172,7 @@ def _sample(stored: _StoredPoint, seed: int) -> RunSample:
 
 
 def measure(
-    names: Sequence[str], size: Size, jobs: int, on_run: Callable[[int, int, str], None]
+    names: Sequence[str], size: ExperimentSize, jobs: int, on_run: Callable[[int, int, str], None]
 ) -> tuple[ExperimentResult, ...]:
     """Run experiments.
 

@@ -22,11 +22,11 @@ from headrace.wire.effects import Halt
 from headrace.wire.rows import Production, RowImage, Version
 from headrace.worker.cache import CachedRow
 from headrace.worker.pace import Pace, PaceInput, moved
-from headrace.worker.running import MOST_IN_STEP, Setting, StepRun
+from headrace.worker.running import MOST_IN_STEP, StepRun, StepSettings
 from headrace.worker.sending import Sending
 from headrace.worker.slot import KeySlot
 from headrace.worker.soft_state import SoftState
-from headrace.worker.step import Step, StepInput, StepState
+from headrace.worker.step import KeyStep, StepInput, StepState
 
 # Asked for with each record: a global name is found faster than an enumeration's member.
 _OPEN, _LINGERING, _AWAITING_WAKE, _AWAITING_ANSWER = Pace
@@ -80,13 +80,15 @@ class Commits:
         self._acks_first = Act.ACK in order[run:commit]
         self._acks_after, self._sends_after = Act.ACK in order[commit:], Act.SEND in order[commit:]
         most = min(options.commit_batch, MOST_IN_STEP)
-        self._setting = Setting(rules, shared.address, most, options.user_code_attempts, shared.history.keeps)
+        self._setting = StepSettings(
+            rules, shared.address, most, options.user_code_attempts, shared.history.keeps
+        )
         self._next_number = 1
         self._failures: Mapping[str, int] = {}
         self._resting: deque[tuple[int, KeySlot]] = deque()
         self._ready = soft.ready
-        self._committable: deque[Step] = deque()
-        self._stragglers: deque[tuple[int, Step]] = deque()
+        self._committable: deque[KeyStep] = deque()
+        self._stragglers: deque[tuple[int, KeyStep]] = deque()
         self._delivered: list[tuple[str, str, str]] = []
         self._delivered_since = 0
         self._writes = 0
@@ -153,7 +155,7 @@ class Commits:
         count = len(run.arrivals) + len(run.fired)
         self._take(run, count)
         if count:
-            self.ran(now, Step(slot, run.version, run))
+            self.ran(now, KeyStep(slot, run.version, run))
         elif not run.failed:
             self.soft.release(slot)
         elif run.error is None:
@@ -197,7 +199,7 @@ class Commits:
         if run.error is not None:
             shared.effects.append(Halt(run.error))
 
-    def ran(self, now: int, step: Step) -> None:
+    def ran(self, now: int, step: KeyStep) -> None:
         """User code has run for a step: send what it made, or commit it first."""
         if step.run.origins and self._strong:
             hold = self.soft.accounts.hold_origin
@@ -227,7 +229,7 @@ class Commits:
         request = m.Read(store.number(), soft.computation, soft.sequencer, slot.key)
         store.ask(now, request, read, soft)
 
-    def _send_first(self, now: int, step: Step) -> None:
+    def _send_first(self, now: int, step: KeyStep) -> None:
         """Send productions before anything is committed (6.1.3)."""
         for production in step.run.productions:
             # Without exactly-once a step is run again; what it made may be on its way as a checkpoint, as good as ACKed.
@@ -241,7 +243,7 @@ class Commits:
         self._stragglers.append((now, step))
         self.shared.sweep_at(now + self.shared.options.straggler_delay_us)
 
-    def complete(self, step: Step) -> None:
+    def complete(self, step: KeyStep) -> None:
         """Nothing is left to wait for before the step's commit."""
         step.advance(_COMPLETE)
         self._committable.append(step)
@@ -340,10 +342,10 @@ class Commits:
         request = m.Write(store.number(), soft.computation, soft.sequencer, tuple(deltas), deletions)
         store.ask(now, request, written, soft)
 
-    def _next_batch(self) -> list[Step]:
+    def _next_batch(self) -> list[KeyStep]:
         """The steps to commit together."""
         committable, room = self._committable, self.batch
-        steps: list[Step] = []
+        steps: list[KeyStep] = []
         for step in committable:
             room -= len(step.run.arrivals) + len(step.run.fired)
             if room < 0 and steps:
@@ -360,7 +362,7 @@ class Commits:
         if due and not self._committable and not self._ready and self.pace is not _AWAITING_ANSWER:
             self._write(now)
 
-    def finish(self, now: int, steps: list[Step]) -> None:
+    def finish(self, now: int, steps: list[KeyStep]) -> None:
         """The steps are durable (or need not be): ACK the senders, then send the productions."""
         soft, sending = self.soft, self.sending
         for step in steps:
@@ -380,7 +382,7 @@ class Commits:
                 soft.accounts.release_origin(origin)
             soft.release(slot)
 
-    def _settle_holders(self, now: int, step: Step) -> None:
+    def _settle_holders(self, now: int, step: KeyStep) -> None:
         """Of a weak step's productions, those that it checkpointed are durable now."""
         for production in step.checkpoints:
             holder = self.sending.holder_of(production, step)
@@ -390,7 +392,7 @@ class Commits:
             else:  # ACKed while the checkpoint was being written
                 self.delete(now, step.slot.key, production)
 
-    def acked(self, step: Step) -> None:
+    def acked(self, step: KeyStep) -> None:
         """One of the productions that a weak step waits for was ACKed."""
         step.waiting -= 1
         if step.waiting == 0 and step.state is StepState.AWAITING_ACKS:

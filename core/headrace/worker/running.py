@@ -57,7 +57,7 @@ class StepCause(msgspec.Struct, eq=False, gc=False):
     timer: StoredTimer | None
 
 
-class Setting(msgspec.Struct, frozen=True, gc=False):
+class StepSettings(msgspec.Struct, frozen=True, gc=False):
     """The settings shared by all steps of an interval.
 
     Attributes:
@@ -113,7 +113,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         events: for the History, in order. What they say was dropped as a duplicate is still to be ACKed.
     """
 
-    setting: Setting
+    setting: StepSettings
     where: Deployed
     slot: KeySlot
     version: Version

@@ -12,7 +12,7 @@ from headrace.wire.rows import Production
 from headrace.worker.shared import Shared
 from headrace.worker.slot import KeySlot
 from headrace.worker.soft_state import SoftState
-from headrace.worker.step import Holder, Step, linked
+from headrace.worker.step import Holder, KeyStep, linked
 
 
 class Sending:
@@ -35,7 +35,7 @@ class Sending:
 
     # Productions (6.1.2, 6.1.3)
 
-    def send(self, now: int, production: Production, slot: KeySlot, step: Step | None = None) -> Holder:
+    def send(self, now: int, production: Production, slot: KeySlot, step: KeyStep | None = None) -> Holder:
         """Send a production, and keep it until it is ACKed. ``step``: that waits for the ACK; ``None``: it is checkpointed."""
         shared, holder = self._shared, Holder(self._sequencer, slot, step, step is None)
         self._accounts.add_production(holder, production)
@@ -47,7 +47,7 @@ class Sending:
         return holder
 
     def send_or_share(
-        self, now: int, production: Production, slot: KeySlot, step: Step | None = None
+        self, now: int, production: Production, slot: KeySlot, step: KeyStep | None = None
     ) -> Holder:
         """Send it, unless another step or row of this worker is at it: then both hold what is pending (6.1.3)."""
         known = self._shared.outbox.find(production.consumer, production.record_id)
@@ -69,12 +69,12 @@ class Sending:
         known = self._shared.outbox.find(production.consumer, production.record_id)
         return known is not None and any(holder.durable for holder in known.holder.all())
 
-    def holder_of(self, production: Production, step: Step) -> Holder | None:
+    def holder_of(self, production: Production, step: KeyStep) -> Holder | None:
         """The holder that a step waits for a production with, if it does."""
         known = self._shared.outbox.find(production.consumer, production.record_id)
         return None if known is None else known.holder.of(step)
 
-    def unacked(self, step: Step) -> tuple[Production, ...]:
+    def unacked(self, step: KeyStep) -> tuple[Production, ...]:
         """The productions that a step waits for."""
         find = self._shared.outbox.find
         pending = [find(made.consumer, made.record_id) for made in step.run.productions]
@@ -107,7 +107,7 @@ class Sending:
             shared.record(AckSent, self._computation, ids, sender)
         shared.effects.append(Send(sender, m.Ack(self._computation, ids)))
 
-    def ack_steps(self, steps: Iterable[Step]) -> None:
+    def ack_steps(self, steps: Iterable[KeyStep]) -> None:
         """ACK the senders of what the steps consumed, with one message each."""
         acks: dict[str, list[str]] = {}
         for step in steps:

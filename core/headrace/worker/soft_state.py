@@ -20,7 +20,7 @@ from headrace.worker.cache import NO_IDS, CachedRow, compact
 from headrace.worker.seen import ForgottenKeys, SeenFilter, fingerprint
 from headrace.worker.shared import Load, Shared
 from headrace.worker.slot import KeySlot, QueuedDelivery
-from headrace.worker.step import Step
+from headrace.worker.step import KeyStep
 from headrace.worker.timers import TimerQueue
 
 
@@ -136,7 +136,7 @@ class SoftState:
 
     # Steps that are durable (6.2)
 
-    def adopt(self, now: int, step: Step) -> None:
+    def adopt(self, now: int, step: KeyStep) -> None:
         """Bring a key up to what its row now is."""
         slot, run = step.slot, step.run
         row, arrivals = slot.row, run.arrivals
@@ -158,7 +158,7 @@ class SoftState:
         for arrival in arrivals:
             del self.in_progress[arrival.production.record_id]
 
-    def _adopt_timers(self, now: int, step: Step) -> None:
+    def _adopt_timers(self, now: int, step: KeyStep) -> None:
         slot, accounts = step.slot, self.accounts
         timers = slot.timers if slot.timers is not None else {}
         for timer in step.run.fired:
@@ -176,7 +176,7 @@ class SoftState:
         self.mark_due(now)
         self.wake_for_wall_timers(now)
 
-    def remember(self, steps: Iterable[Step]) -> None:
+    def remember(self, steps: Iterable[KeyStep]) -> None:
         """Let the filter know what the rows know now: all at once, since it is asked and told for each record."""
         prints: list[int] = []
         newest_origin = MIN_TIME

@@ -66,7 +66,7 @@ _FOLLOWING = [{state: after for (state, given), after in STEP.items() if given i
 """The table by input: what is looked up four times a record is looked up without building a pair."""
 
 
-class Step(msgspec.Struct, eq=False):
+class KeyStep(msgspec.Struct, eq=False):
     """One step of one key.
 
     Attributes:
@@ -134,7 +134,7 @@ class Holder(msgspec.Struct, eq=False):
 
     sequencer: int
     slot: KeySlot
-    step: Step | None
+    step: KeyStep | None
     durable: bool
     holds_watermark: bool = False
     holds_horizon: bool = False
@@ -144,7 +144,7 @@ class Holder(msgspec.Struct, eq=False):
         """This one, and the others behind it."""
         return [self, *([] if self.other is None else self.other.all())]
 
-    def of(self, step: Step) -> "Holder | None":
+    def of(self, step: KeyStep) -> "Holder | None":
         """The one that this step waits with, if it does."""
         return next((holder for holder in self.all() if holder.step is step), None)
 

@@ -16,7 +16,7 @@ from headrace_properties.promises.errors import Broken, NotInPipelineError, Prom
 from headrace_properties.promises.moment import Moment
 from headrace_properties.promises.promise import Check, Promise, PromiseKind
 from headrace_properties.promises.reach import Reach
-from headrace_properties.promises.watch import HangError, Watch
+from headrace_properties.promises.watch import CallWatch, HangError
 from headrace_properties.promises.world import DurableStep, World
 from headrace_properties.user_frames import is_our_file
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
@@ -45,7 +45,7 @@ class Asker:
 
     __slots__ = ("_moment", "_objection", "_reach", "_watch", "promise", "unexercised", "violation", "world")
 
-    def __init__(self, promise: Promise, world: World, watch: Watch) -> None:
+    def __init__(self, promise: Promise, world: World, watch: CallWatch) -> None:
         self.promise = promise
         self.world = world
         self.violation: Violated | None = None
@@ -172,7 +172,7 @@ class Answer:
     unexercised: str = ""
 
 
-def ask(promise: Promise, check: Callable[[Any], Any], moment: object, watch: Watch) -> Answer:
+def ask(promise: Promise, check: Callable[[Any], Any], moment: object, watch: CallWatch) -> Answer:
     """Ask a promise once.
 
     Raises:

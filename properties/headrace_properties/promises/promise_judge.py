@@ -20,7 +20,7 @@ from headrace_properties.promises.errors import PromiseError
 from headrace_properties.promises.moment import INPUT, OUTPUT
 from headrace_properties.promises.promise import Promise, PromiseKind
 from headrace_properties.promises.promise_checkers import CHECKERS, PromiseChecker
-from headrace_properties.promises.watch import PATIENCE_S, Watch
+from headrace_properties.promises.watch import PATIENCE_S, CallWatch
 from headrace_properties.promises.world import World
 from headrace_properties.verdict import Verdict
 
@@ -70,7 +70,7 @@ def promise_checkers(
     asked = tuple(promises)
     if not asked:
         return Registered((), ())
-    world, watch, number = World(pipelines, key_of), Watch(patience_s), EventNumber()
+    world, watch, number = World(pipelines, key_of), CallWatch(patience_s), EventNumber()
     askers = [Asker(promise, world, watch) for promise in _checked(asked, world.topology)]
     checkers = [CHECKERS[asker.promise.kind](asker) for asker in askers]
     kinds = {*world.handlers, *(kind for checker in checkers for kind in checker.handlers)}

@@ -14,7 +14,7 @@ class HangError(BaseException):
     """Raised inside a call that takes too long; not an ``Exception``, so that ``except Exception`` does not stop it."""
 
 
-class Watch:
+class CallWatch:
     """Counts calls, so that the timer can tell a long one from many short ones.
 
     Args:

@@ -41,7 +41,7 @@ class SeenRecord:
 
 
 @dataclass(slots=True, eq=False)
-class StoredRow:
+class RowView:
     """The store's contents for a key.
 
     Attributes:
@@ -104,7 +104,7 @@ class World:
         self.topology = TopologyUnion(pipelines)
         self.number = -1
         self.at_us = 0
-        self.rows: dict[str, dict[str, StoredRow]] = {name: {} for name in self.topology.computations}
+        self.rows: dict[str, dict[str, RowView]] = {name: {} for name in self.topology.computations}
         self.inputs: list[SeenRecord] = []
         self.outputs: list[SeenRecord] = []
         self.low: dict[str, int] = {}
@@ -175,7 +175,7 @@ class World:
         rows = self.rows[event.computation]
         row = rows.get(key)
         if row is None:
-            row = rows[key] = StoredRow()
+            row = rows[key] = RowView()
         before = row.state
         if delta.state is not None:
             row.state = delta.state

@@ -41,10 +41,10 @@ from headrace_properties.reference.computation import (
     RunningComputation,
 )
 from headrace_properties.reference.context import is_text
-from headrace_properties.reference.steps import Step, StepHost, StepResult, run_step
+from headrace_properties.reference.steps import HookCall, StepHost, StepResult, run_step
 from headrace_sim.feed import Feed, FeedEntry
 
-__all__ = ["Emitted", "RunResult", "Step", "StepHost", "StepResult", "run_reference", "run_step"]
+__all__ = ["Emitted", "HookCall", "RunResult", "StepHost", "StepResult", "run_reference", "run_step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ class _Reference:
         row = stage.rows.setdefault(delivery.key, KeyRow())
         self._run(
             stage,
-            Step(
+            HookCall(
                 stage.spec.name, delivery.key, row.state, self._now, stage.input_us, delivery.record_id,
                 record=delivery.record, moment_us=stage.input_us, earliest_us=timestamp, stamp=timestamp,
             ),
@@ -255,13 +255,13 @@ class _Reference:
             earliest_us, stamp = MIN_TIME, stage.input_us if is_known else timer.stamp
         self._run(
             stage,
-            Step(
+            HookCall(
                 stage.spec.name, key, row.state, self._now, stage.input_us, f"{stage.spec.name}@{self._now}!{timer.tag}",
                 timer=Timer(timer.tag, timer.at, timer.clock), moment_us=moment_us, earliest_us=earliest_us, stamp=stamp,
             ),
         )  # fmt: skip
 
-    def _run(self, stage: RunningComputation, step: Step) -> None:
+    def _run(self, stage: RunningComputation, step: HookCall) -> None:
         """Run user code, atomically (5.1). Choice: one attempt, since a retry cannot succeed."""
         try:
             result = self._host(self._pipeline, stage, step)
@@ -276,7 +276,7 @@ class _Reference:
             stage.adopt(step.key, result.state, result.hold, result.timers)
             self._send(deliveries)
 
-    def _user_error(self, stage: RunningComputation, step: Step, error: Exception) -> HeadraceError:
+    def _user_error(self, stage: RunningComputation, step: HookCall, error: Exception) -> HeadraceError:
         if isinstance(error, HeadraceError):
             return error
         value = ""
@@ -285,7 +285,7 @@ class _Reference:
             value = repr(codec.decode(step.record.value))
         return UserCodeError(stage.spec.name, step.key, step.cause, 1, traceback_of_user_code(error), value)
 
-    def _step_letter(self, step: Step, stream: str, error: Exception) -> Emitted:
+    def _step_letter(self, step: HookCall, stream: str, error: Exception) -> Emitted:
         """Write a dead letter as `DeadLetter` describes it."""
         name, key, stamp, record = step.computation, step.key, step.stamp, step.record
         letter = {

@@ -13,7 +13,7 @@ from headrace_properties.reference.context import HookContext
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class HookCall:
     """A call of ``process_record`` or ``process_timer``, with everything that it may depend on.
 
     Attributes:
@@ -62,11 +62,11 @@ class StepResult:
     refused: tuple[str, ...] = field(default=(), compare=False)
 
 
-StepHost = Callable[[Pipeline, RunningComputation, Step], StepResult]
+StepHost = Callable[[Pipeline, RunningComputation, HookCall], StepResult]
 """Runs user code for a step; re-raises user code's exceptions."""
 
 
-def run_step(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepResult:
+def run_step(pipeline: Pipeline, stage: RunningComputation, step: HookCall) -> StepResult:
     """Run user code for a step; re-raise user code's exceptions.
 
     Args:
@@ -86,7 +86,7 @@ def run_step(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepR
     return StepResult(context.new_state(), tuple(context.made), context.hold, context.timers, refused)
 
 
-def _record_of(pipeline: Pipeline, step: Step) -> Record:
+def _record_of(pipeline: Pipeline, step: HookCall) -> Record:
     emitted = step.record
     assert emitted is not None
     where, codec = "stream {!r}, consumed by {!r}, record {}", pipeline.codec(emitted.stream)

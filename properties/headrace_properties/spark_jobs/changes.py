@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.workers import SAME_WORKER
 from headrace_sim.spark.job import ApplyWithState, Deduplicate, Limit, MapInPandas, SparkJob, TimeMode
-from headrace_sim.spark.query.schedules import Fault, FaultKind, Schedule
+from headrace_sim.spark.query.schedules import FaultKind, Schedule, ScheduledFault
 
 _OTHER_START_MS = 1_900_000_000_000
 _WITHOUT_DATA = 2
@@ -68,7 +68,7 @@ def changes_of(
     if kept:
         yield ScheduleChange(Cause.MEMORY, lambda drawn: Schedule(workers=drawn.workers))
         every = tuple(
-            Fault(FaultKind.TASK_DIES_BEFORE_COMMIT, batch, partition)
+            ScheduledFault(FaultKind.TASK_DIES_BEFORE_COMMIT, batch, partition)
             for batch in range(batches + _WITHOUT_DATA)
             for partition in range(job.partitions)
         )
@@ -97,7 +97,7 @@ def _in_frames(drawn: Schedule, still: Schedule) -> Schedule:
     return replace(still, frame_rows=1, cuts=(sum(drawn.cuts or ()),))
 
 
-def _in_one_worker(drawn: Schedule, every: tuple[Fault, ...]) -> Schedule:
+def _in_one_worker(drawn: Schedule, every: tuple[ScheduledFault, ...]) -> Schedule:
     """Let tasks run again in the worker that ran them. ``every``: each task once, if no fault that is drawn does."""
     faults = tuple(fault for fault in drawn.faults if fault.kind in SAME_WORKER)
     return Schedule(faults=faults or every, workers=(0,))

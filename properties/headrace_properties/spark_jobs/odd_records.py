@@ -14,7 +14,7 @@ from headrace_sim.deliveries import (
     DELIVERIES,
     FAR_YEAR,
     Batches,
-    Delivery,
+    RowDelivery,
     future_row,
     spoiled_rows,
     with_first,
@@ -63,7 +63,7 @@ def _resting(job: SparkJob, feed: Feed, calm: Outcome) -> Iterator[str]:
 
 def _future(job: SparkJob, feed: Feed, calm: Outcome) -> Iterator[str]:
     row = future_row(feed)
-    outcome = None if row is None else _outcome(job, DELIVERIES[Delivery.FUTURE].of(feed))
+    outcome = None if row is None else _outcome(job, DELIVERIES[RowDelivery.FUTURE].of(feed))
     if outcome is None:
         return
     if outcome.failure is not None:
@@ -77,7 +77,7 @@ def _future(job: SparkJob, feed: Feed, calm: Outcome) -> Iterator[str]:
 
 
 def _spoiled(job: SparkJob, feed: Feed) -> Iterator[str]:
-    together = _outcome(job, DELIVERIES[Delivery.SPOILED].of(feed))
+    together = _outcome(job, DELIVERIES[RowDelivery.SPOILED].of(feed))
     if together is None or together.failure is None:
         return
     for row in spoiled_rows(feed):

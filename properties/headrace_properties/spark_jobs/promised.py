@@ -17,7 +17,7 @@ from headrace_properties.promises.moment import GIVEN, INPUT, OUTPUT
 from headrace_properties.promises.promise import PromiseKind
 from headrace_properties.promises.promise_judge import check_are_promises
 from headrace_properties.promises.reach import Reach
-from headrace_properties.promises.watch import Watch
+from headrace_properties.promises.watch import CallWatch
 from headrace_properties.spark_jobs.written_tables import written_tables
 from headrace_sim.spark.columns.values import InputRows
 from headrace_sim.spark.job import SparkJob
@@ -191,7 +191,7 @@ class JobAsker:
         self.broken: dict[str, str] = {}
         self.tested: set[str] = set()
         self.untested: dict[str, str] = {}
-        self._watch = Watch()
+        self._watch = CallWatch()
         self._reach = {promise.name: Reach(promise) for promise in promises}
 
     def ask(self, promises: Sequence[Promise], moment: JobMoment, when: str) -> None:

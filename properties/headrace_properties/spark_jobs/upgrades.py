@@ -29,7 +29,7 @@ from headrace_sim.spark.client.scripts import Script, run_script, surroundings
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.queries import Checkpoint, OffsetLogEntry, Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule
-from headrace_sim.spark.query.upgrades import Fate, changes_between, handed_over
+from headrace_sim.spark.query.upgrades import StateFate, changes_between, handed_over
 from headrace_sim.spark.refusals import shown_place
 
 TRIES = 40
@@ -108,10 +108,12 @@ class Upgrade:
         """
         changes = changes_between(self.earlier.job, self.job)
         notes = tuple(
-            f"upgraded from {self.earlier.name}, {part.what}" for part in changes if part.fate is Fate.KEPT
+            f"upgraded from {self.earlier.name}, {part.what}"
+            for part in changes
+            if part.fate is StateFate.KEPT
         )
         found = self.find(QueryTrial(Cause.UPGRADE))
-        unknown = [part.what for part in changes if part.fate is Fate.UNKNOWN]
+        unknown = [part.what for part in changes if part.fate is StateFate.UNKNOWN]
         if not any(part.fate in _NOT_RUN for part in changes):
             try:
                 found = self._smallest() or found
@@ -124,20 +126,24 @@ class Upgrade:
 
     def find(self, trial: QueryTrial) -> Finding | None:
         """Return what a trial shows: what a checkpoint of the earlier version is, or what comes of going on from it."""
-        changes = [part for part in changes_between(self.earlier.job, self.job) if part.fate is not Fate.KEPT]
+        changes = [
+            part for part in changes_between(self.earlier.job, self.job) if part.fate is not StateFate.KEPT
+        ]
         if trial.upgraded_after:
             if any(part.fate in _NOT_RUN for part in changes):
                 return None
             with guarded(), call_time_limited(self.limits):
                 return self._gone_on(trial)
-        changes = [part for part in changes if part.fate is not Fate.UNKNOWN]
+        changes = [part for part in changes if part.fate is not StateFate.UNKNOWN]
         if not changes:
             return None
-        worst = min((part.fate for part in changes), key=list(Fate).index)
+        worst = min((part.fate for part in changes), key=list(StateFate).index)
         what = "; ".join(part.what for part in changes if part.fate is worst)
-        claim = FindingClass.VIOLATED if worst is Fate.REFUSED else FindingClass.UNDECLARED
+        claim = FindingClass.VIOLATED if worst is StateFate.REFUSED else FindingClass.UNDECLARED
         begin = (
-            "Spark refuses the checkpoint of" if worst is Fate.REFUSED else "resumed from the checkpoint of"
+            "Spark refuses the checkpoint of"
+            if worst is StateFate.REFUSED
+            else "resumed from the checkpoint of"
         )
         message = f"{begin} {self.earlier.name}: {what}"
         return replace(finding_of(Cause.UPGRADE, changes[0].place, message, finding_class=claim), trial=trial)
@@ -147,7 +153,7 @@ class Upgrade:
         """What becomes of each part of the checkpoint that is not kept as it is."""
         parts = changes_between(self.earlier.job, self.job)
         return tuple(
-            f"{part.what}  ({shown_place(part.place)})" for part in parts if part.fate is not Fate.KEPT
+            f"{part.what}  ({shown_place(part.place)})" for part in parts if part.fate is not StateFate.KEPT
         )
 
     def start(self, feed: Feed, number: int) -> Checkpoint:
@@ -223,7 +229,7 @@ class Upgrade:
             return run_changed(job, rows, Schedule(), Cause.UPGRADE, after_batch=after_batch), checkpoints
 
 
-_NOT_RUN = frozenset({Fate.REFUSED, Fate.REREAD, Fate.UNKNOWN})
+_NOT_RUN = frozenset({StateFate.REFUSED, StateFate.REREAD, StateFate.UNKNOWN})
 """What is not run: it is refused, not known, or Spark's own state is not what the simulation has of it."""
 
 

@@ -33,7 +33,7 @@ class LeakedState:
     place: str
 
 
-class Outside:
+class OutsideState:
     """What the code of a job can reach outside state: objects, globals, closures, default arguments, caches.
 
     Workers are processes that run many tasks, so what is in modules lasts for longer than a task: until the worker dies.
@@ -64,14 +64,14 @@ class Outside:
             yield from (LeakedState(what, place) for what in around.changes())
 
 
-_outsides: dict[tuple[int, ...], Outside] = {}
+_outsides: dict[tuple[int, ...], OutsideState] = {}
 
 
-def outside_of(job: SparkJob) -> Outside:
+def outside_of(job: SparkJob) -> OutsideState:
     """Return what the code of a job can reach outside state, as it was when this was called first."""
     handlers = tuple(_handlers(job))
     key = tuple(map(id, handlers))
-    return _outsides.get(key) or _outsides.setdefault(key, Outside(handlers))
+    return _outsides.get(key) or _outsides.setdefault(key, OutsideState(handlers))
 
 
 def _handlers(job: SparkJob) -> Iterator[Any]:
@@ -162,7 +162,7 @@ class Noted:
     effects: list[tuple[str, str]] = field(default_factory=list)
     # for each key and timer, how long it was to wait, and the variables written by the call that registered it
     awaited: dict[tuple[Any, int], tuple[int, frozenset[str]]] = field(default_factory=dict)
-    outside: Outside | None = None  # what the code can reach outside state, if it is known
+    outside: OutsideState | None = None  # what the code can reach outside state, if it is known
     # the latest values that the state does not hold as they were given
     altered: deque[Altered] = field(default_factory=lambda: deque(maxlen=_MOST_ALTERED))
 
@@ -171,7 +171,7 @@ _noting: ContextVar[Noted | None] = ContextVar("what is noted of watched process
 """The processors are copied into tasks, and find it here."""
 
 
-def watched_run(run: Callable[[], Any], outside: Outside | None = None) -> tuple[Any, Noted]:
+def watched_run(run: Callable[[], Any], outside: OutsideState | None = None) -> tuple[Any, Noted]:
     """Call a function that runs a job of watched processors. Return what it returns, and what was noted."""
     noted = Noted(outside=outside)
     token = _noting.set(noted)

@@ -7,7 +7,7 @@ missed the batches between. What is on ``self`` lasts for a task.
 
 from typing import Any
 
-from headrace_properties.spark_jobs.watching import Outside
+from headrace_properties.spark_jobs.watching import OutsideState
 from headrace_sim.spark.query.queries import ATTEMPT, REPLACED, Event
 from headrace_sim.spark.query.schedules import FaultKind, Schedule
 
@@ -26,7 +26,7 @@ class WorkerModules:
     runs a task. ``renewed``: whether each task has a new worker, if the schedule does not say.
     """
 
-    def __init__(self, outside: Outside, schedule: Schedule, *, renewed: bool) -> None:
+    def __init__(self, outside: OutsideState, schedule: Schedule, *, renewed: bool) -> None:
         self._outside = outside
         self._workers = schedule.workers
         self._renewed = renewed and not schedule.workers

@@ -1,6 +1,6 @@
 """Repeat calls of user code under other circumstances: another day, other random numbers, fresh surroundings (MillWheel 6.1.3).
 
-Rules of this file: a call is a `Step`, and depends on nothing else. Before each call the clock is frozen and the random
+Rules of this file: a call is a `HookCall`, and depends on nothing else. Before each call the clock is frozen and the random
 generators are seeded, so any difference in the outcome is caused by what this file has changed.
 """
 
@@ -18,7 +18,7 @@ from headrace import Pipeline, Record
 from headrace.api.codecs import decode_state
 from headrace.api.ropes import Encoded
 from headrace.api.specs import ComputationSpec
-from headrace_properties.reference import Step, StepResult, run_step
+from headrace_properties.reference import HookCall, StepResult, run_step
 from headrace_properties.reference.computation import KeyRow, RunningComputation
 from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.user_code.comparison import leveled_value
@@ -127,13 +127,13 @@ class Caller:
         if computation not in self.changed and self.surroundings[computation].changed:
             self.changed.add(computation)
 
-    def call(self, step: Step, lots: int = LOTS) -> Outcome:
+    def call(self, step: HookCall, lots: int = LOTS) -> Outcome:
         """Make a call."""
         if step.computation in self.changed:
             self.surroundings[step.computation].restore()
         return self.call_on(step, lots)
 
-    def call_sharing(self, step: Step, *, begins: bool) -> Outcome:
+    def call_sharing(self, step: HookCall, *, begins: bool) -> Outcome:
         """Make a call on the state object that the key's last one left. ``begins``: decode the state, as each step does."""
         stage = self._sharing[step.computation]
         if begins:
@@ -142,11 +142,11 @@ class Caller:
             self.surroundings[step.computation].restore()
         return self._call_in(stage, step, LOTS)
 
-    def call_on(self, step: Step, lots: int = LOTS) -> Outcome:
+    def call_on(self, step: HookCall, lots: int = LOTS) -> Outcome:
         """Make a call on the surroundings left by earlier ones."""
         return self._call_in(self._stages[step.computation], step, lots)
 
-    def _call_in(self, stage: RunningComputation, step: Step, lots: int) -> Outcome:
+    def _call_in(self, stage: RunningComputation, step: HookCall, lots: int) -> Outcome:
         stage.rows[step.key] = KeyRow(step.state)
         stage.input_us = step.input_us
         random.seed(lots)
@@ -155,7 +155,7 @@ class Caller:
         except (Exception, SystemExit, CodeOverrunError) as error:  # noqa: BLE001  user code may raise anything
             return Raised(type(error).__name__, str(error))
 
-    def key_of(self, step: Step, lots: int = LOTS) -> object:
+    def key_of(self, step: HookCall, lots: int = LOTS) -> object:
         """Ask the key extractor for the key of a call's record, as if it had seen no other; return the name of what it raises."""
         self._keying[step.computation].restore()
         record = step.record
@@ -171,7 +171,7 @@ class Caller:
         except (Exception, SystemExit, CodeOverrunError) as error:  # noqa: BLE001  user code may raise anything
             return type(error).__name__
 
-    def same(self, step: Step, first: Outcome, second: Outcome) -> bool:
+    def same(self, step: HookCall, first: Outcome, second: Outcome) -> bool:
         """Return whether two outcomes of a call are equal, byte for byte or as values. Exceptions' messages may differ."""
         if first == second:
             return True
@@ -180,7 +180,7 @@ class Caller:
         return bool(self.decoded(step, first) == self.decoded(step, second))
 
     def same_told(
-        self, step: Step, first: StepResult, second: StepResult, *, unordered: bool = False
+        self, step: HookCall, first: StepResult, second: StepResult, *, unordered: bool = False
     ) -> bool:
         """Return whether nobody can tell two outcomes apart, by what was sent or by the state as it is read.
 
@@ -188,7 +188,7 @@ class Caller:
         """
         return self._told(step, first, unordered) == self._told(step, second, unordered)
 
-    def _told(self, step: Step, outcome: StepResult, unordered: bool) -> object:  # noqa: FBT001
+    def _told(self, step: HookCall, outcome: StepResult, unordered: bool) -> object:  # noqa: FBT001
         spec, state = self.pipeline.computations[step.computation], outcome.state
         level = partial(leveled_value, is_state=unordered)
         read = None if state is None else level(spec.state_codec, state or spec.initial_state)
@@ -198,7 +198,7 @@ class Caller:
         ]
         return read, made, outcome.hold, outcome.timers
 
-    def decoded(self, step: Step, outcome: StepResult) -> Any:
+    def decoded(self, step: HookCall, outcome: StepResult) -> Any:
         """An outcome as values."""
         spec = self.pipeline.computations[step.computation]
         state = None if not outcome.state else decode_state(spec.state_codec, outcome.state)
@@ -208,7 +208,7 @@ class Caller:
         ]
         return state, outcome.state == b"", made, outcome.hold, outcome.timers
 
-    def shown(self, step: Step, outcome: Outcome) -> str:
+    def shown(self, step: HookCall, outcome: Outcome) -> str:
         """Describe an outcome for people: what was sent, the state, the timers."""
         if isinstance(outcome, Raised):
             return f"{outcome.kind}: {outcome.text}"
@@ -242,7 +242,7 @@ class SharedStep:
     has_records: bool = False
     has_begun: bool = False
 
-    def begins(self, step: Step) -> bool:
+    def begins(self, step: HookCall) -> bool:
         """Return whether a call begins a new step."""
         timer = step.timer
         new = not self.has_begun or (timer is not None and (self.has_records or timer.tag in self.set_timers))

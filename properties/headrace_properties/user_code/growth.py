@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace import MAX_TIME
-from headrace_properties.reference import Step, StepResult
+from headrace_properties.reference import HookCall, StepResult
 
 
 @dataclass(slots=True)
 class _Row:
-    step: Step | None
+    step: HookCall | None
     came: int = 0
     state: bytes = b""
     hold: int = MAX_TIME
     timers: set[str] = field(default_factory=set)
 
-    def take(self, step: Step, result: StepResult) -> None:
+    def take(self, step: HookCall, result: StepResult) -> None:
         if step.timer is not None:
             self.timers.discard(step.timer.tag)
         for tag, timer in result.timers.items():
@@ -50,7 +50,7 @@ class Resting:
     """
 
     computation: str
-    step: Step | None
+    step: HookCall | None
     state: bytes
     came: int
     records: int
@@ -67,7 +67,7 @@ class Resting:
         )
 
 
-def resting(calls: Iterable[tuple[Step, object, int]], records: int) -> list[Resting]:
+def resting(calls: Iterable[tuple[HookCall, object, int]], records: int) -> list[Resting]:
     """Find the keys that an input leaves with state, and those of them that came in its first half only.
 
     Args:

@@ -13,7 +13,7 @@ from headrace import Computation, HeadraceError, Pipeline, Productions, format_t
 from headrace.api.codecs import decode_state
 from headrace.wire.effects import SourceRecord
 from headrace_properties.printable import describe_value
-from headrace_properties.reference import Step, StepResult, run_reference, run_step
+from headrace_properties.reference import HookCall, StepResult, run_reference, run_step
 from headrace_properties.reference.computation import RunningComputation
 from headrace_properties.search.guard import (
     EffectRefusedError,
@@ -68,12 +68,12 @@ LATER_US = 1_000_003
 Report = Callable[[tuple[object, ...]], None]
 """Receives what happens next, so that it is known if this process dies."""
 
-OtherProcess = Callable[[list[Step]], list[Elsewhere] | None]
+OtherProcess = Callable[[list[HookCall]], list[Elsewhere] | None]
 """Makes calls in a process with another hash seed; returns ``None`` if it cannot."""
 
 
 @dataclass(slots=True)
-class Call:
+class ObservedCall:
     """A call made in the run from first to last.
 
     Attributes:
@@ -84,7 +84,7 @@ class Call:
         place: where it raised, if it did.
     """
 
-    step: Step
+    step: HookCall
     records: int
     trace: Trace = field(default_factory=Trace)
     outcome: Outcome | None = None
@@ -165,14 +165,14 @@ class Look:
     # From first to last
 
     @cached_property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[ObservedCall]:
         """All calls in order."""
-        found: list[Call] = []
+        found: list[ObservedCall] = []
         self._caller.restore()
         self._caller.changed = set()
 
-        def host(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepResult:
-            call = Call(step, self._records)
+        def host(pipeline: Pipeline, stage: RunningComputation, step: HookCall) -> StepResult:
+            call = ObservedCall(step, self._records)
             found.append(call)
             return self._host(pipeline, stage, call)
 
@@ -201,7 +201,7 @@ class Look:
     def _arrival(self, done: int) -> None:
         self._records += isinstance(self._feed.entries[done].event, SourceRecord)
 
-    def _host(self, pipeline: Pipeline, stage: RunningComputation, call: Call) -> StepResult:
+    def _host(self, pipeline: Pipeline, stage: RunningComputation, call: ObservedCall) -> StepResult:
         step = call.step
         self._report(
             (self._records, step.computation, self._cause(step), _entry_of(stage.spec.computation, step))
@@ -254,7 +254,7 @@ class Look:
             ("", ""),
         )
 
-    def _check_progress(self, call: Call) -> None:
+    def _check_progress(self, call: ObservedCall) -> None:
         step = call.step
         here = (step.computation, step.key, step.now, self._records, step.timer is None)
         number = self._at_once[1] + 1 if self._at_once[0] == here else 1
@@ -282,7 +282,7 @@ class Look:
             ):  # an effect is told instead of the error that comes of it: it is refused, or fails here
                 yield self._witness(call, text, call.place)
 
-    def _asked(self) -> Iterator[Call]:
+    def _asked(self) -> Iterator[ObservedCall]:
         """Yield the completed calls of computations that declare nothing."""
         computations = self._pipeline.computations
         for call in self.calls:
@@ -290,7 +290,7 @@ class Look:
                 yield call
 
     @cached_property
-    def _fresh(self) -> list[tuple[Call, Outcome]]:
+    def _fresh(self) -> list[tuple[ObservedCall, Outcome]]:
         """Repeat each call in fresh surroundings."""
         with clock_at(THE_DAY):
             return [(call, self._caller.call(call.step)) for call in self._asked()]
@@ -346,7 +346,7 @@ class Look:
                         break
         return found
 
-    def _weak(self, call: Call, fresh: Outcome) -> Witness | None:
+    def _weak(self, call: ObservedCall, fresh: Outcome) -> Witness | None:
         """Find weak productions that depend on the wall time: a rerun of their step sends different ones (6.1.2)."""
         step, spec = call.step, self._pipeline.computations[call.step.computation]
         if spec.productions is not Productions.WEAK or not isinstance(fresh, StepResult):
@@ -377,7 +377,7 @@ class Look:
                     found.append(self._keyed(call, again, "When it was asked for again"))
         return found
 
-    def _keyed(self, call: Call, again: object, circumstances: str) -> Witness:
+    def _keyed(self, call: ObservedCall, again: object, circumstances: str) -> Witness:
         record = call.step.record
         assert record is not None
         extractor = self._pipeline.computations[call.step.computation].inputs[record.stream]
@@ -388,7 +388,7 @@ class Look:
         return self._witness(call, detail, place, outcomes)
 
     def _not_determined(
-        self, call: Call, plain: Outcome, other: Outcome, circumstances: str, kind: str = ""
+        self, call: ObservedCall, plain: Outcome, other: Outcome, circumstances: str, kind: str = ""
     ) -> tuple[Habit, Witness]:
         readings = {habit: (text, place) for habit, text, place in reversed(call.trace.readings)}
         kind = kind or next((habit for habit in (CHANCE, CLOCK, IDENTITY) if habit in readings), "")
@@ -400,7 +400,7 @@ class Look:
         outcomes = (("First it came to", self._shown(call, plain)), (circumstances, self._shown(call, other)))
         return habit, self._witness(call, detail, place, outcomes)
 
-    def _kept(self, call: Call, plain: Outcome, fresh: Outcome) -> Witness:
+    def _kept(self, call: ObservedCall, plain: Outcome, fresh: Outcome) -> Witness:
         names = self._changed_until(call)
         detail = (
             f"in {' and in '.join(names[:3])}"
@@ -413,7 +413,7 @@ class Look:
         )
         return self._witness(call, detail, None, outcomes)
 
-    def _changed_until(self, until: Call) -> tuple[str, ...]:
+    def _changed_until(self, until: ObservedCall) -> tuple[str, ...]:
         """Return the names of what a computation had changed before a call."""
         caller, name = self._caller, until.step.computation
         surroundings = caller.surroundings[name]
@@ -471,7 +471,7 @@ class Look:
                 detail = f"it {text}" if is_effect else f"it {text}, which outlives the call"
                 yield self._witness(call, detail, place)
 
-    def _repeated(self, calls: list[Call]) -> Iterator[Witness]:
+    def _repeated(self, calls: list[ObservedCall]) -> Iterator[Witness]:
         """Find calls that change their surroundings, and change them again when retried."""
         caller = self._caller
         kept = {witness.computation for witness in self._differing(Habit.KEEPS_STATE)}
@@ -588,14 +588,14 @@ class Look:
             found.computation, detail, self._feed.records, cause, place, shown, remedy, found.by_clock, found.stops
         )  # fmt: skip
 
-    def _goes_by_clock(self, step: Step, other: Step) -> bool:
+    def _goes_by_clock(self, step: HookCall, other: HookCall) -> bool:
         """Return whether a call makes something else at another's wall time."""
         with clock_at(THE_DAY):
             outcomes = [self._caller.call(each) for each in (step, replace(step, now=other.now))]
         made = [outcome.made for outcome in outcomes if isinstance(outcome, StepResult)]
         return len(made) == len(outcomes) and made[0] != made[1]
 
-    def _went_by(self, step: Step, other: Step) -> str:
+    def _went_by(self, step: HookCall, other: HookCall) -> str:
         """Which of the two things that a schedule decides makes the difference between two calls."""
         with clock_at(THE_DAY):
             plain, later = self._caller.call(step), self._caller.call(replace(step, now=other.now))
@@ -604,21 +604,25 @@ class Look:
     # Words
 
     def _witness(
-        self, call: Call, detail: str, place: Place | None = None, outcomes: tuple[tuple[str, str], ...] = ()
+        self,
+        call: ObservedCall,
+        detail: str,
+        place: Place | None = None,
+        outcomes: tuple[tuple[str, str], ...] = (),
     ) -> Witness:
         computation = self._pipeline.computations[call.step.computation].computation
         if place is None:
             place = _entry_place(computation, is_timer=call.step.timer is not None)
         return Witness(call.step.computation, detail, call.records, self._cause(call.step), place, outcomes)
 
-    def _cause(self, step: Step) -> str:
+    def _cause(self, step: HookCall) -> str:
         if step.timer is not None:
             return f"timer {step.timer.tag!r} of key {step.key!r}"
         assert step.record is not None
         value = describe_value(self._pipeline, step.record.stream, step.record.value)
         return f"record {value} of key {step.key!r}, timestamp {format_time(step.record.timestamp)}"
 
-    def _shown(self, call: Call, outcome: Outcome) -> str:
+    def _shown(self, call: ObservedCall, outcome: Outcome) -> str:
         return self._caller.shown(call.step, outcome)
 
 
@@ -641,7 +645,7 @@ def _ending(error: BaseException) -> str:
     return f"raises {type(error).__name__}{f'({error})' if str(error) else ''}, which ends a worker"
 
 
-def _has_dead_letters(pipeline: Pipeline, step: Step) -> bool:
+def _has_dead_letters(pipeline: Pipeline, step: HookCall) -> bool:
     return hasattr(pipeline.computations[step.computation].on_failure, "stream")
 
 
@@ -674,6 +678,6 @@ def _line_with(computation: Computation, name: str, *, is_timer: bool) -> Place 
     return None
 
 
-def _entry_of(computation: Computation, step: Step) -> list[Any]:
+def _entry_of(computation: Computation, step: HookCall) -> list[Any]:
     place = _entry_place(computation, is_timer=step.timer is not None)
     return [] if place is None else [place.file, place.line, place.function]

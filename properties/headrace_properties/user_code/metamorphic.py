@@ -22,7 +22,7 @@ import msgspec
 from headrace import HeadraceError, Pipeline, Productions
 from headrace.history import History
 from headrace_properties.checkers import judge
-from headrace_properties.reference import Emitted, RunResult, Step, StepResult, run_reference, run_step
+from headrace_properties.reference import Emitted, HookCall, RunResult, StepResult, run_reference, run_step
 from headrace_properties.reference.computation import RunningComputation
 from headrace_properties.results import result_of
 from headrace_properties.search.plans import draw_faults, ground_of
@@ -143,7 +143,7 @@ def _naming_ids(pipeline: Pipeline, feed: Feed) -> dict[str, bool]:
     """
     found: dict[str, bool] = {}
 
-    def host(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepResult:
+    def host(pipeline: Pipeline, stage: RunningComputation, step: HookCall) -> StepResult:
         result = run_step(pipeline, stage, step)
         if step.record is None or not found.get(step.computation, True):
             return result

@@ -35,7 +35,7 @@ from headrace.api.specs import ComputationSpec
 from headrace.api.time import MIN_TIME
 from headrace.dataflow import GroupByKeyAndWindow
 from headrace.wire.effects import SourceRecord
-from headrace_properties.reference import Emitted, RunResult, Step, StepResult, run_reference, run_step
+from headrace_properties.reference import Emitted, HookCall, RunResult, StepResult, run_reference, run_step
 from headrace_properties.reference.computation import RunningComputation
 from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.user_code.calls import LOTS, THE_DAY, clock_at
@@ -72,8 +72,8 @@ class Ordered:
     computation: str
     first: str
     second: str
-    step: Step | None = None
-    other: Step | None = None
+    step: HookCall | None = None
+    other: HookCall | None = None
     why: str = ""
     by_clock: bool = False
     stops: bool = False
@@ -97,7 +97,7 @@ class _Told:
     untimed: list[Emitted] = field(default_factory=list)
     raised: Counter[tuple[str, str]] = field(default_factory=Counter)
     states: dict[str, Encoded] = field(default_factory=dict)
-    steps: dict[object, tuple[Step, StepResult]] = field(default_factory=dict)
+    steps: dict[object, tuple[HookCall, StepResult]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ def _reordered(pipeline: Pipeline, feed: Feed, seed: str, orders: int) -> Ordere
     return _compared(pipeline, feed, others)
 
 
-ByClock = Callable[[Step, Step], bool]
+ByClock = Callable[[HookCall, HookCall], bool]
 """Returns whether a call makes something else at the other call's wall time."""
 
 
@@ -180,7 +180,7 @@ def _run(pipeline: Pipeline, feed: Feed) -> _Run:
     told, result = {name: _Told() for name in pipeline.computations}, None
     stopped = ""
 
-    def host(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepResult:
+    def host(pipeline: Pipeline, stage: RunningComputation, step: HookCall) -> StepResult:
         nonlocal stopped
         mine = told[step.computation]
         if step.record is not None:
@@ -266,7 +266,9 @@ def _difference(
     return None
 
 
-def _by_time(computation: Computation, told: _Told, by_clock: ByClock | None) -> tuple[Step, Step] | None:
+def _by_time(
+    computation: Computation, told: _Told, by_clock: ByClock | None
+) -> tuple[HookCall, HookCall] | None:
     """Return the first call that makes something else at another wall time, with the call at that time; ``None``: none does."""
     if by_clock is None or _is_ours(computation):
         return None
@@ -370,7 +372,7 @@ def _comes_out_otherwise(pipeline: Pipeline, base: _Run, other: _Run) -> bool:
     return False
 
 
-def _differing(pipeline: Pipeline, one: _Told, two: _Told) -> tuple[Step | None, Step | None]:
+def _differing(pipeline: Pipeline, one: _Told, two: _Told) -> tuple[HookCall | None, HookCall | None]:
     """Return the first call whose record and state are the same in both runs, but whose outcome differs; or ``None`` twice."""
 
     def outcome(result: StepResult) -> object:

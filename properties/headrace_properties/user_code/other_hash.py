@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from headrace import Pipeline
-from headrace_properties.reference import Step
+from headrace_properties.reference import HookCall
 from headrace_properties.search.guard import allowing_effects, guarded
 from headrace_properties.search.limits import CodeLimits, OverrunError, call_time_limited
 from headrace_properties.user_code.calls import THE_DAY, Caller, Elsewhere, clock_at
@@ -62,7 +62,7 @@ class OtherHashes:
         self._process.kill()
         self._process.communicate()
 
-    def call(self, steps: Sequence[Step]) -> list[Elsewhere] | None:
+    def call(self, steps: Sequence[HookCall]) -> list[Elsewhere] | None:
         """Make calls there; return ``None`` if the process cannot import the pipeline or has ended."""
         try:
             assert self._process.stdin is not None
@@ -99,7 +99,7 @@ def serve() -> None:
         caller = _caller_of(*name)
         while True:
             try:
-                steps: list[Step] = pickle.load(asked)  # noqa: S301  as above
+                steps: list[HookCall] = pickle.load(asked)  # noqa: S301  as above
             except EOFError:
                 return
             with clock_at(THE_DAY):
@@ -116,5 +116,5 @@ def _caller_of(module_name: str, name: str) -> Caller | None:
     return None
 
 
-def _made(caller: Caller, step: Step) -> Elsewhere:
+def _made(caller: Caller, step: HookCall) -> Elsewhere:
     return Elsewhere(caller.call(step), None if step.record is None else caller.key_of(step))

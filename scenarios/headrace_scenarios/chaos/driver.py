@@ -34,7 +34,7 @@ from headrace_scenarios.chaos.job import (
     ChaosJob,
     Ended,
     Idle,
-    StoredRow,
+    SavedState,
     pass_moment,
 )
 from headrace_sim.spark.sinks.effects import Ledger
@@ -123,7 +123,7 @@ class _Job:
             return
         state = JobState(self._spark, self._job.home)
         rows = [
-            StoredRow(name, row.key, row.state)
+            SavedState(name, row.key, row.state)
             for name in _pipeline(self._job).computations
             for row in state.rows(name)
         ]

@@ -74,7 +74,7 @@ class ChaosJob(msgspec.Struct, frozen=True):
 
     @property
     def states(self) -> Path:
-        """The file with all states of the job, once it has ended: lines of JSON, a `StoredRow` each."""
+        """The file with all states of the job, once it has ended: lines of JSON, a `SavedState` each."""
         return Path(self.directory, "states.jsonl")
 
     @property
@@ -116,7 +116,7 @@ ADDED = "chaos addition "
 """Name of a computation that was added, before its number."""
 
 
-class StoredRow(msgspec.Struct, frozen=True):
+class SavedState(msgspec.Struct, frozen=True):
     """A state that a job has stored; ``state`` is as the codec wrote it."""
 
     computation: str

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from headrace_properties.spark_jobs.hosted_outcomes import Row
-from headrace_scenarios.chaos.job import ADDED, TABLE, StoredRow
+from headrace_scenarios.chaos.job import ADDED, TABLE, SavedState
 
 _SELECT = f"SELECT stream, key, value, timestamp FROM {TABLE}"  # noqa: S608  our own name
 
@@ -15,7 +15,7 @@ _SELECT = f"SELECT stream, key, value, timestamp FROM {TABLE}"  # noqa: S608  ou
 def read_states(path: Path) -> dict[tuple[str, str], bytes]:
     """Return the states that a job had stored when it ended, without those of additions."""
     lines = path.read_bytes().splitlines() if path.exists() else []
-    rows = [msgspec.json.decode(line, type=StoredRow) for line in lines]
+    rows = [msgspec.json.decode(line, type=SavedState) for line in lines]
     return {(row.computation, row.key): row.state for row in rows if not row.computation.startswith(ADDED)}
 
 

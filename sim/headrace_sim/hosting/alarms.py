@@ -6,7 +6,7 @@ from headrace.api.time import MAX_TIME
 from headrace.wire.effects import Wake
 from headrace_sim.distributions import Sampler
 from headrace_sim.endpoints.node import Give, Node, NodeState
-from headrace_sim.kernel import Call, HeapEvent, Kernel
+from headrace_sim.kernel import HeapEvent, Kernel, ScheduledCall
 
 _Alarm = tuple[Node, int, int, int | None]
 """Machine, its incarnation, time on its clock, and the activation that set the alarm."""
@@ -48,7 +48,7 @@ class Alarms:
 
     def is_alarm(self, event: HeapEvent) -> bool:
         """Whether a pending event is one of these alarms."""
-        return isinstance(event, Call) and event.function == self._wake
+        return isinstance(event, ScheduledCall) and event.function == self._wake
 
     def _wake(self, alarm: _Alarm, *, came: bool = False) -> None:
         """Wake a process, or when it goes on. ``came``: the time has come, whatever the clock says now."""

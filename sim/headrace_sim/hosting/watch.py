@@ -35,7 +35,7 @@ class _Caught(NamedTuple):
     tied: list[StepFault]
 
 
-class Watch:
+class StepWatch:
     """Counts the steps of a host's processes, and starts faults at some.
 
     Args:

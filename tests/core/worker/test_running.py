@@ -18,7 +18,7 @@ from headrace.rules import RULES
 from headrace.wire.effects import Effect, Halt
 from headrace.wire.rows import StoredTimer, Version
 from headrace.worker.cache import CachedRow
-from headrace.worker.running import Setting, StepRun
+from headrace.worker.running import StepRun, StepSettings
 from headrace.worker.slot import KeySlot, LiveTimer, QueuedDelivery
 from tests.core.driver import QUIET, WORKER, Rig, Scripted, click, count, counter, result
 
@@ -43,7 +43,7 @@ def prepared(
     """A run at watermark 20 and true time 7 that nothing came of so far."""
     codec = TypedCodec(dict[str, int]) if typed else None
     interval = Rig(counter(computation, state_codec=codec)).interval
-    setting = Setting(RULES, WORKER, 8, attempts, keeps=True)
+    setting = StepSettings(RULES, WORKER, 8, attempts, keeps=True)
     before = {"r1": failures} if failures else {}
     return StepRun(
         setting, interval.soft.where, slot, Version(1, 4), 20, 5, 6, 30, 7, before, slot.due, shares

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from headrace.worker.slot import KeySlot
-from headrace.worker.step import STEP, Step, StepInput, StepState
+from headrace.worker.step import STEP, KeyStep, StepInput, StepState
 from tests.core.driver import Rig, counter
 
 RUN = Rig(counter()).interval.commits.prepare(0, KeySlot("dog"))
@@ -16,8 +16,8 @@ WEAK_STRAGGLER = (StepInput.SENT, StepInput.STRAGGLING, StepInput.WRITE, StepInp
 STATELESS = (StepInput.SENT, StepInput.COMPLETE, StepInput.SKIP_WRITE)
 
 
-def step_in(state: StepState) -> Step:
-    step = Step(RUN.slot, RUN.version, RUN)
+def step_in(state: StepState) -> KeyStep:
+    step = KeyStep(RUN.slot, RUN.version, RUN)
     step.state = state
     return step
 
@@ -40,7 +40,7 @@ def test_each_pair_is_declared_or_raises(state: StepState, input_: StepInput) ->
     "path", [STRONG, WEAK, WEAK_STRAGGLER, STATELESS], ids=["strong", "weak", "straggler", "stateless"]
 )
 def test_each_kind_of_step_reaches_its_end(path: tuple[StepInput, ...]) -> None:
-    step = Step(RUN.slot, RUN.version, RUN)
+    step = KeyStep(RUN.slot, RUN.version, RUN)
     for input_ in path:
         assert step.state is not StepState.DONE
         step.advance(input_)

@@ -13,7 +13,7 @@ from headrace_properties.promises.asking import Asker
 from headrace_properties.promises.linearizability import Operation
 from headrace_properties.promises.moment import Moment
 from headrace_properties.promises.promise_checkers import _AtEnd, _InTime, _Once, _Rest, _Throughout
-from headrace_properties.promises.world import StoredRow, World
+from headrace_properties.promises.world import RowView, World
 from headrace_properties.verdict import Holds
 from tests.properties.promises import test_kinds as kinds
 from tests.properties.promises import test_linearizability as lin
@@ -67,8 +67,8 @@ def asked_too_early(patch: Patch) -> None:
     patch.setattr(World, "take", take)
 
 
-def copied(row: StoredRow) -> StoredRow:
-    other = StoredRow()
+def copied(row: RowView) -> RowView:
+    other = RowView()
     other.state, other.hold, other.timers = row.state, row.hold, dict(row.timers)
     return other
 

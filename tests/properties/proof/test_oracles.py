@@ -8,7 +8,7 @@ from headrace.store.mediator import Mediator
 from headrace.wire import messages as m
 from headrace.worker.commits import Commits
 from headrace.worker.running import StepRun
-from headrace.worker.step import Step
+from headrace.worker.step import KeyStep
 from headrace_properties.proof.oracles import EXPECTED, plan_of, try_workload
 from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search.judging import JudgedRun
@@ -27,8 +27,8 @@ def _said(judged: JudgedRun) -> str:
 def test_a_write_of_more_records_than_may_share_one_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not _run("sparing").failed
 
-    def everything(commits: Commits) -> list[Step]:
-        steps: deque[Step] = commits._committable
+    def everything(commits: Commits) -> list[KeyStep]:
+        steps: deque[KeyStep] = commits._committable
         taken = [*steps]
         steps.clear()
         return taken

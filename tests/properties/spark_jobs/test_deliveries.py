@@ -16,7 +16,7 @@ from headrace_sim import FeedSource
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.query import queries
 from headrace_sim.spark.query.queries import run_job
-from headrace_sim.spark.query.schedules import Fault, FaultKind, Schedule
+from headrace_sim.spark.query.schedules import FaultKind, Schedule, ScheduledFault
 from headrace_sim.spark.state.stores import Store
 from tests.properties.spark_jobs.planted import (
     FEED,
@@ -111,7 +111,7 @@ def test_effect_in_a_task_is_found_with_its_line(tmp_path: Path, monkeypatch: py
 
 def test_restored_checkpoint_runs_batches_again_to_the_same_outcome() -> None:
     calm = run_job(MENDED, FEED)
-    fault = Fault(FaultKind.CHECKPOINT_RESTORED, batch=2, delay=1)
+    fault = ScheduledFault(FaultKind.CHECKPOINT_RESTORED, batch=2, delay=1)
     restored = run_job(MENDED, FEED, Schedule(faults=(fault,)))
     assert (restored.outputs, restored.state, restored.watermark_ms) == (
         calm.outputs,

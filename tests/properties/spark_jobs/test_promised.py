@@ -20,7 +20,7 @@ from headrace_properties.promises import (
     never,
     sometimes,
 )
-from headrace_properties.promises.watch import Watch
+from headrace_properties.promises.watch import CallWatch
 from headrace_properties.replays import ReplayFile
 from headrace_properties.spark_jobs import promised
 from headrace_properties.spark_jobs.causes import Cause
@@ -204,6 +204,6 @@ def test_promise_that_never_returns_is_stopped(monkeypatch: pytest.MonkeyPatch) 
             with suppress(Exception):
                 signal.sigtimedwait([], 0.01)
 
-    monkeypatch.setattr(promised, "Watch", lambda: Watch(0.02))
+    monkeypatch.setattr(promised, "CallWatch", lambda: CallWatch(0.02))
     with pytest.raises(PromiseError, match=r"did not return within 0.02 s"):
         _report([hangs])

@@ -1,9 +1,9 @@
 """The feeds and schedules of Spark jobs are made small by the driver of all targets, in few runs."""
 
 from headrace_properties.spark_jobs.smaller_feeds import shrunk
-from headrace_sim.spark.query.schedules import Fault, FaultKind, Schedule
+from headrace_sim.spark.query.schedules import FaultKind, Schedule, ScheduledFault
 
-FAULTS = tuple(Fault(FaultKind.TASK_DIES, batch) for batch in range(4))
+FAULTS = tuple(ScheduledFault(FaultKind.TASK_DIES, batch) for batch in range(4))
 SCHEDULE = Schedule(
     cuts=(2, 3, 1), idle_after=frozenset({0, 2}), steps_ms=(5, 7), faults=FAULTS, delayed=(4, 9), twice=(1, 6)
 )

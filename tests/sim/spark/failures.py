@@ -17,7 +17,7 @@ from typing import Any
 
 from headrace_sim.spark.job import TimeMode
 from headrace_sim.spark.query.queries import run_job
-from headrace_sim.spark.query.schedules import Fault, FaultKind, Schedule
+from headrace_sim.spark.query.schedules import FaultKind, Schedule, ScheduledFault
 from tests.sim.spark.processors import Case, Processor, as_text, ms
 
 FAILED = Path(__file__).parent / "failure_outcomes.json"
@@ -120,7 +120,7 @@ class Failure:
         after: What is done about the driver.
         output: Whether what reads the output of the first task that ends raises on Spark.
         executors: Whether it takes executors that are processes of their own.
-        delay: In the simulated Spark, as in `Fault`.
+        delay: In the simulated Spark, as in `ScheduledFault`.
 
     """
 
@@ -164,7 +164,7 @@ def simulated_failure(failure: Failure) -> dict[str, Any]:
     """Return what the simulated Spark comes to: outputs, state, timers, and the batches that the sink was called with."""
     job = case().job()
     faults = tuple(
-        Fault(failure.kind, BATCH, partition, step=2, delay=failure.delay)
+        ScheduledFault(failure.kind, BATCH, partition, step=2, delay=failure.delay)
         for partition in range(job.partitions)
     )
     if failure.sink is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace_sim.deliveries import DELIVERIES, Delivery, future_row, spoiled_rows
+from headrace_sim.deliveries import DELIVERIES, RowDelivery, future_row, spoiled_rows
 from headrace_sim.spark.sinks import SinkReport, Wrong, check_sink, try_fault
 from headrace_sim.spark.sinks.bursts import may_split
 from headrace_sim.spark.sinks.effects import Effect
@@ -299,4 +299,4 @@ def test_message_of_kafka_is_spoiled_and_moved_into_the_future_in_its_value() ->
 
 def test_each_delivery_has_a_row_of_the_table_and_changes_batches() -> None:
     rows = [[(1, "2030-01-01", "ann")], [(2, "2030-01-02", "ann")]]
-    assert [delivery for delivery in Delivery if DELIVERIES[delivery].of(rows) == rows] == []
+    assert [delivery for delivery in RowDelivery if DELIVERIES[delivery].of(rows) == rows] == []

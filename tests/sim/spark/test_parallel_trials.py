@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import types as t
 
 from headrace_sim.spark.sinks.parallel_trials import in_order
-from headrace_sim.spark.sinks.processes import SIMULATED, Host, Sink
+from headrace_sim.spark.sinks.processes import SIMULATED, AttemptHost, Sink
 from headrace_sim.spark.sinks.sink_reports import SinkReport
 from headrace_sim.spark.sinks.sink_runs import UnfollowableSinkError
 from headrace_sim.spark.sinks.trial import check_sink_of
@@ -31,7 +31,7 @@ def test_the_report_does_not_depend_on_how_many_share_the_trials() -> None:
     assert checked(3) == alone
 
 
-def own(_host: Host, fault: int) -> tuple[int, int]:
+def own(_host: AttemptHost, fault: int) -> tuple[int, int]:
     return fault, os.getpid()
 
 
@@ -42,7 +42,7 @@ def test_each_process_takes_its_share() -> None:
     assert len({pid for _, pid in trials}) == 3
 
 
-def refused(_host: Host, fault: int) -> int:
+def refused(_host: AttemptHost, fault: int) -> int:
     if fault == 4:
         raise UnfollowableSinkError("job.py:1: it cannot be followed")
     return fault

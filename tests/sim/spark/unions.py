@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.job import WatermarkPolicy
 from headrace_sim.spark.query.queries import run_job
-from headrace_sim.spark.query.schedules import Fault, FaultKind, Schedule
+from headrace_sim.spark.query.schedules import FaultKind, Schedule, ScheduledFault
 from tests.sim.spark.failures import Totals
 from tests.sim.spark.processors import INPUT, OUTPUT, as_text
 
@@ -98,7 +98,7 @@ class United:
             for left, right in map(self.rows, range(len(self.batches)))
         ]
         dies = self.dies_after
-        faults = () if dies is None else (Fault(FaultKind.DRIVER_DIES_AFTER_SINK, dies),)
+        faults = () if dies is None else (ScheduledFault(FaultKind.DRIVER_DIES_AFTER_SINK, dies),)
         return as_text(run_job(job, feed, Schedule(faults=faults)))
 
 

@@ -26,7 +26,7 @@ from headrace_scenarios.chaos import turnstiles
 from headrace_scenarios.chaos.job import (
     ADDED,
     BatchMoment,
-    StoredRow,
+    SavedState,
     held,
     hold,
     pass_moment,
@@ -110,7 +110,7 @@ def test_what_was_never_written_is_empty_and_states_of_additions_do_not_count(tm
     assert read_rows(tmp_path / "none.sqlite") == []
     path = tmp_path / "states.jsonl"
     assert read_states(path) == {}
-    rows = (StoredRow("hall_counter", "north", b"3"), StoredRow(f"{ADDED}0", "n1", b"20"))
+    rows = (SavedState("hall_counter", "north", b"3"), SavedState(f"{ADDED}0", "n1", b"20"))
     path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
     assert read_states(path) == {("hall_counter", "north"): b"3"}
 

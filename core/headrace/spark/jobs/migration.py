@@ -45,7 +45,7 @@ from headrace.spark.jobs.job import (
     seal_of,
     write_shape,
 )
-from headrace.spark.jobs.running import Running
+from headrace.spark.jobs.running import RunningQuery
 from headrace.spark.jobs.state import StoredState
 from headrace.spark.runtime.event_time import from_spark
 from headrace.spark.runtime.hadoop import Place, copy_tree, create, files_in, remove
@@ -203,7 +203,7 @@ def _seed(
     for level in range(1 if plan.fused else len(plan.levels)):
         parcels = operator(parcels, plan, PipelineSeed(plan) if plan.fused else LevelSeed(plan, level))
     once = replace(settings, available_now=True, trigger_us=None)
-    Running(f"{settings.directory}: migration", parcels, _compute, checkpoint, once).await_end()
+    RunningQuery(f"{settings.directory}: migration", parcels, _compute, checkpoint, once).await_end()
     assert last_committed(checkpoint) == 0, "a seed is one micro-batch"
 
 

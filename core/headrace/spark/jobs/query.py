@@ -42,7 +42,7 @@ from headrace.spark.jobs.migration import (
     migrate,
     needs_migration,
 )
-from headrace.spark.jobs.running import Running
+from headrace.spark.jobs.running import RunningQuery
 from headrace.spark.jobs.skipping import with_dead_letters, with_skips
 from headrace.spark.runtime.event_time import low_watermark_of
 from headrace.spark.runtime.hadoop import Place
@@ -71,7 +71,7 @@ class _Start:
     before: Shape | None
     now: Shape
     plan: JobPlan
-    begin: Callable[[], Running]
+    begin: Callable[[], RunningQuery]
 
     @property
     def moves(self) -> bool:
@@ -170,7 +170,7 @@ class JobQuery:
         rows = senders * (settings.partitions or OUTSIDE_GROUPS)
         writer = OutputWriter(as_run, sinks, self._board, driven, HERE_BYTES // rows, now.batches_before)
 
-        def begin() -> Running:
+        def begin() -> RunningQuery:
             if before is not None and needs_migration(before, now):
                 problem = f"another driver has just given the job in {str(directory)!r} other key intervals, injectors or levels"
                 raise SparkHostError(problem, "Stop that driver, and deploy again")
@@ -178,12 +178,12 @@ class JobQuery:
             self._clock = driven
             began = None if heartbeats is None else heartbeats.follow
             name, checkpoint = f"{directory}: pipeline", checkpoint_of(directory, now)
-            return Running(name, parcels, writer, checkpoint, settings, began)
+            return RunningQuery(name, parcels, writer, checkpoint, settings, began)
 
         return _Start(settings, pipeline, before, now, plan, begin)
 
     @property
-    def running(self) -> Running:
+    def running(self) -> RunningQuery:
         """The query as it runs now."""
         return self._running
 

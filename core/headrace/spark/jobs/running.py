@@ -35,7 +35,7 @@ Progress = Mapping[str, Any]
 """Spark's report of a micro-batch (``lastProgress``)."""
 
 
-class Running:
+class RunningQuery:
     """A query that was started and has begun.
 
     Args:

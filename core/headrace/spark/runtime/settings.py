@@ -8,7 +8,7 @@ ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateSto
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class RequiredSetting:
     """A setting that Headrace relies on. Each can be changed while a session runs, and applies to queries started afterwards.
 
     Attributes:
@@ -29,27 +29,27 @@ class Setting:
 
 
 REQUIRED: Final = (
-    Setting(
+    RequiredSetting(
         "spark.sql.streaming.stateStore.providerClass",
         ROCKSDB,
         "transformWithState supports only RocksDB for its state",
     ),
-    Setting(
+    RequiredSetting(
         "spark.sql.streaming.multipleWatermarkPolicy",
         "min",
         "the low watermark is the minimum over all injectors (MillWheel 4.5); with 'max', records become late",
     ),
-    Setting(
+    RequiredSetting(
         "spark.sql.streaming.noDataMicroBatches.enabled",
         "true",
         "without it a due timer waits until a record arrives",
     ),
-    Setting(
+    RequiredSetting(
         "spark.sql.streaming.statefulOperator.allowMultiple",
         "true",
         "each computation is a stateful operator, and a pipeline has several",
     ),
-    Setting(
+    RequiredSetting(
         "spark.sql.session.timeZone",
         "UTC",
         "Python gets timestamps as local times, and zones with daylight saving time repeat an hour each year",

@@ -10,7 +10,7 @@ from headrace.rules import Act, Rules
 from headrace.wire.rows import Production
 from headrace.worker.interval import OwnedInterval
 from headrace.worker.running import StepRun
-from headrace.worker.step import Step
+from headrace.worker.step import KeyStep
 from headrace_properties.proof.mutants.mutant import InNextWrite, Mutant, Parts, Probe, answering, leaving_out
 
 
@@ -39,7 +39,7 @@ def _renamed(production: Production, attempts: int) -> Production:
 class IdsInNextWrite(InNextWrite):
     """Writes the ids of a step by a write of their own, once the step is durable."""
 
-    def left_out(self, step: Step) -> Mapping[str, Any]:
+    def left_out(self, step: KeyStep) -> Mapping[str, Any]:
         """All ids, and a write without any for a step that took none."""
         arrivals = [arrival.production for arrival in step.run.arrivals]
         return {"seen": tuple((production.record_id, production.origin) for production in arrivals)}

@@ -9,7 +9,7 @@ from headrace.rules import Act, Rules
 from headrace.wire.rows import Production, RowImage, Version
 from headrace.worker.commits import Commits
 from headrace.worker.interval import OwnedInterval
-from headrace.worker.step import Holder, Step
+from headrace.worker.step import Holder, KeyStep
 from headrace_properties.proof.mutants.mutant import InNextWrite, Mutant, Parts, Probe, answering, leaving_out
 
 
@@ -53,7 +53,7 @@ class WeakIdsByVersion(Rules):
 class CheckpointsInNextWrite(InNextWrite):
     """Writes the checkpoints of a step by a write of their own, once the step is durable."""
 
-    def left_out(self, step: Step) -> Mapping[str, Any]:
+    def left_out(self, step: KeyStep) -> Mapping[str, Any]:
         """The checkpoints, if any."""
         return {"productions": step.checkpoints} if step.checkpoints else {}
 
@@ -63,7 +63,7 @@ class DeletedWhenSent(Commits):
 
     probe: ClassVar[Probe]
 
-    def finish(self, now: int, steps: list[Step]) -> None:
+    def finish(self, now: int, steps: list[KeyStep]) -> None:
         """Send the productions, and forget that they were checkpointed."""
         super().finish(now, steps)
         for step in steps:

@@ -9,7 +9,7 @@ from headrace import MAX_TIME, SECOND, Clock
 from headrace.rules import RULES, Rules
 from headrace.wire.rows import RowDelta, StoredTimer
 from headrace.worker.commits import Commits
-from headrace.worker.step import Step
+from headrace.worker.step import KeyStep
 from headrace_properties.proof.mutants.mutant import InNextWrite, Mutant, Parts, Probe, answering, leaving_out
 
 _EARLY_US = SECOND // 5
@@ -64,7 +64,7 @@ class OneTimerAtATime(Rules):
 class TimersInNextWrite(InNextWrite):
     """Writes the timers of a step by a write of their own, once the step is durable."""
 
-    def left_out(self, step: Step) -> Mapping[str, Any]:
+    def left_out(self, step: KeyStep) -> Mapping[str, Any]:
         """The timers, if any."""
         timers = tuple(timer for timer in step.run.changes.values() if timer is not None)
         return {"set_timers": timers} if timers else {}
@@ -75,7 +75,7 @@ class LetsGoWhenFired(Commits):
 
     probe: ClassVar[Probe]
 
-    def ran(self, now: int, step: Step) -> None:
+    def ran(self, now: int, step: KeyStep) -> None:
         """Let go of the timers that have fired."""
         for timer in step.run.fired:
             live = (step.slot.timers or {}).get(timer.tag)

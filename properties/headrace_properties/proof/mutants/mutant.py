@@ -26,7 +26,7 @@ from headrace.wire.rows import RowDelta
 from headrace.worker.commits import Commits
 from headrace.worker.interval import OwnedInterval
 from headrace.worker.running import StepRun
-from headrace.worker.step import Step
+from headrace.worker.step import KeyStep
 from headrace.worker.worker import Worker
 from headrace_properties.search.plans import Plan
 from headrace_sim import ClusterOptions, FaultSchedule, Protocol
@@ -114,11 +114,11 @@ class InNextWrite(Commits):
 
     probe: ClassVar[Probe]
 
-    def left_out(self, step: Step) -> Mapping[str, Any]:
+    def left_out(self, step: KeyStep) -> Mapping[str, Any]:
         """What the write of a step was without, as fields of a `RowDelta`; none: there is no other write."""
         raise NotImplementedError
 
-    def finish(self, now: int, steps: list[Step]) -> None:
+    def finish(self, now: int, steps: list[KeyStep]) -> None:
         """Finish the steps, and write what was left out."""
         soft, store = self.soft, self.shared.store
         super().finish(now, steps)

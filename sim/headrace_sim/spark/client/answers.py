@@ -36,11 +36,11 @@ from headrace_sim.spark.plan.expressions import user_function
 from headrace_sim.spark.plan.handles import object_of
 from headrace_sim.spark.plan.relations import Compiler, Computed, local_rows, observing
 from headrace_sim.spark.plan.selects import Queries
-from headrace_sim.spark.plan.sql import NoChange, ServerQuery, Setting
+from headrace_sim.spark.plan.sql import NoChange, ServerQuery, SetCommand
 from headrace_sim.spark.plan.streams import Splitter, inlined
 from headrace_sim.spark.refusals import CannotFollowError, users_place
 from headrace_sim.spark.tables.statements import CreateView, DropView, IfExists
-from headrace_sim.spark.tables.tables import Tables, Watch, plain_name
+from headrace_sim.spark.tables.tables import EffectWatch, Tables, plain_name
 from headrace_sim.spark.tables.versions import TableVersion
 from headrace_sim.spark.versions import arrow_table, arrow_type
 
@@ -84,7 +84,7 @@ class Answers:
     """Answers for one session."""
 
     # hears of what is done to tables. Without it, they are those that are there before the first batch
-    watch: Watch | None = None
+    watch: EffectWatch | None = None
     # the columns by which an unknown connector writes, by table
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # takes a query that is started, with its plan and its place. Without it, starting is refused
@@ -362,7 +362,7 @@ class Answers:
 
     def _changed(self, change: Any) -> Mapping[str, int]:
         """Do what a text says; return the counts that it answers with."""
-        if isinstance(change, Setting):
+        if isinstance(change, SetCommand):
             self.state.settings.set(change.key, change.value)
         elif isinstance(change, CreateView):
             if change.if_exists is not IfExists.KEEP or _view_name(change.view) not in self.state.views:

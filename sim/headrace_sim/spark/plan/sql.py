@@ -1,4 +1,4 @@
-"""What `spark.sql` is given: a query becomes a relation, a change of tables a `Statement`, a setting a `Setting`.
+"""What `spark.sql` is given: a query becomes a relation, a change of tables a `Statement`, a setting a `SetCommand`.
 
 A query that is not understood wholly stays text, with the views that it may name: a real Spark can run that.
 """
@@ -43,7 +43,7 @@ _REMEDY = "Write it with the calls of the DataFrame, or leave it out"
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SetCommand:
     """``SET key = value``."""
 
     key: str
@@ -63,7 +63,7 @@ class NoChange:
     """What changes no row of a table: ``CACHE TABLE``, ``CREATE DATABASE``."""
 
 
-Meaning: TypeAlias = pb.Relation | ServerQuery | Statement | Setting | NoChange
+Meaning: TypeAlias = pb.Relation | ServerQuery | Statement | SetCommand | NoChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class SqlText:
         """
         if found := _SETS.fullmatch(self.text):
             zone = found["zone"]
-            return Setting(ZONE if zone else found["key"], zone or found["quoted"] or found["value"] or "")
+            return SetCommand(ZONE if zone else found["key"], zone or found["quoted"] or found["value"] or "")
         try:
             tree = self._with_parameters(tree_of(_EVOLVES.sub("MERGE", self.text)))
         except SqlTextError as error:

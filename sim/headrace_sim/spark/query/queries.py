@@ -20,15 +20,15 @@ from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.columns.values import byte_order, shuffled_key
 from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode
 from headrace_sim.spark.query.operators import Aggregation, Deduplication, Limitation, SessionWindows
-from headrace_sim.spark.query.schedules import Fault, FaultKind, Feed, Schedule
+from headrace_sim.spark.query.schedules import FaultKind, Feed, Schedule, ScheduledFault
 from headrace_sim.spark.query.stages import (
-    Delay,
     JobWatermarks,
     Native,
     QueryStage,
     Stateful,
     Streams,
     StreamStages,
+    WatermarkStage,
     event_time,
     planned,
     stateful_in,
@@ -342,7 +342,9 @@ class _Query:
         lost = (FaultKind.DRIVER_DIES_AFTER_SINK, FaultKind.COMMIT_ENTRY_LOST)
         return None if any(self._takes(kind, batch) for kind in lost) else done
 
-    def _takes(self, kind: FaultKind, batch: OffsetLogEntry, partition: int | None = None) -> Fault | None:
+    def _takes(
+        self, kind: FaultKind, batch: OffsetLogEntry, partition: int | None = None
+    ) -> ScheduledFault | None:
         """Return the fault of this kind that strikes here, if any. Each strikes once."""
         for fault in self._faults:
             if (
@@ -408,7 +410,7 @@ class _Query:
                 case Streams():
                     sides = [self._branch(batch, stream, parts, done) for stream in stage.work]
                     parts = [part for side in sides for part in side]
-                case Delay():
+                case WatermarkStage():
                     self._observe(stage.work, _joined(parts), batch, done)
                 case _:
                     parts = [stage.work(part, self._schedule.frame_rows) for part in parts]
@@ -447,7 +449,7 @@ class _Query:
             parts = _split(rows, self._partitions)
         return self._through(stream.stages, parts, batch, done)
 
-    def _observe(self, delay: Delay, rows: Rows, batch: OffsetLogEntry, done: "_Progress") -> None:
+    def _observe(self, delay: WatermarkStage, rows: Rows, batch: OffsetLogEntry, done: "_Progress") -> None:
         """Note the event times of a stream."""
         for moved in delay.filters:
             rows = moved(list(rows), self._schedule.frame_rows)

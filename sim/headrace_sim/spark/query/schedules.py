@@ -30,7 +30,7 @@ class FaultKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ScheduledFault:
     """One fault."""
 
     kind: FaultKind  # what happens
@@ -59,7 +59,7 @@ class Schedule:
     start_ms: int = 1_700_000_000_000  # processing time of the first batch, in milliseconds since the epoch
     # how much later each next batch starts, in milliseconds; it may be negative
     steps_ms: tuple[int, ...] = ()
-    faults: tuple[Fault, ...] = ()  # what fails
+    faults: tuple[ScheduledFault, ...] = ()  # what fails
     delayed: tuple[int, ...] = ()  # which rows come two batches later, numbered from 0 over all batches
     twice: tuple[int, ...] = ()  # which rows come again two batches later
     # the same, where ``steps_ms`` has none. 0: the clock of batches stands still until the last row
@@ -108,23 +108,23 @@ def _cut(rows: list[tuple[Any, ...]], sizes: Sequence[int]) -> list[list[tuple[A
     return [*batches, rows[start:]] if start < len(rows) else batches
 
 
-def _at_a_step(kind: FaultKind, random: Random, batch: int, partitions: int) -> Fault:
-    return Fault(kind, batch, random.randrange(partitions), step=1 + int(random.expovariate(0.15)))
+def _at_a_step(kind: FaultKind, random: Random, batch: int, partitions: int) -> ScheduledFault:
+    return ScheduledFault(kind, batch, random.randrange(partitions), step=1 + int(random.expovariate(0.15)))
 
 
-def _of_a_task(kind: FaultKind, random: Random, batch: int, partitions: int) -> Fault:
-    return Fault(kind, batch, random.randrange(partitions))
+def _of_a_task(kind: FaultKind, random: Random, batch: int, partitions: int) -> ScheduledFault:
+    return ScheduledFault(kind, batch, random.randrange(partitions))
 
 
-def _of_the_driver(kind: FaultKind, _random: Random, batch: int, _partitions: int) -> Fault:
-    return Fault(kind, batch)
+def _of_the_driver(kind: FaultKind, _random: Random, batch: int, _partitions: int) -> ScheduledFault:
+    return ScheduledFault(kind, batch)
 
 
-def _delayed(kind: FaultKind, random: Random, batch: int, _partitions: int) -> Fault:
-    return Fault(kind, batch, delay=random.randrange(3))
+def _delayed(kind: FaultKind, random: Random, batch: int, _partitions: int) -> ScheduledFault:
+    return ScheduledFault(kind, batch, delay=random.randrange(3))
 
 
-DRAWS: Mapping[FaultKind, Callable[[FaultKind, Random, int, int], Fault]] = {
+DRAWS: Mapping[FaultKind, Callable[[FaultKind, Random, int, int], ScheduledFault]] = {
     FaultKind.TASK_DIES: _at_a_step, FaultKind.TASK_DIES_BEFORE_COMMIT: _of_a_task,
     FaultKind.TASK_DIES_AFTER_COMMIT: _of_a_task, FaultKind.EXECUTOR_LOST: _of_a_task,
     FaultKind.SPECULATIVE_ATTEMPT: _of_a_task, FaultKind.DRIVER_DIES_BEFORE_OFFSETS: _of_the_driver,
@@ -167,7 +167,7 @@ def _draw_cuts(random: Random, rows: int) -> tuple[int, ...]:
     return tuple(end - start for start, end in zip([0, *ends], [*ends, rows], strict=True))
 
 
-def _draw_faults(seed: int, batches: int, partitions: int, mean: float) -> tuple[Fault, ...]:
+def _draw_faults(seed: int, batches: int, partitions: int, mean: float) -> tuple[ScheduledFault, ...]:
     found = []
     for kind, draw in DRAWS.items():
         random = Random(f"{seed}/{kind.name}")

@@ -54,7 +54,7 @@ Narrow = Callable[[list[tuple[Any, ...]], int | None], list[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Delay:
+class WatermarkStage:
     """A watermark: its number in the job, its source, and the filters behind it that Spark moves before it."""
 
     number: int
@@ -81,7 +81,7 @@ class Streams(tuple[StreamStages, ...]):
 class QueryStage:
     """A stage, ready to run."""
 
-    work: Stateful | Delay | Streams | Narrow  # what it does
+    work: Stateful | WatermarkStage | Streams | Narrow  # what it does
     output: t.StructType  # its output schema
     # how it reads event time from its input, in ms, if it does
     event_time: Callable[[tuple[Any, ...]], int | None] | None = None
@@ -171,7 +171,7 @@ class _Planner:
                 raise SparkJobError(problem, step.place, "Call withWatermark() once for each stream")
             schema = reached.schema
             stage, reached = self._stage(step, reached)
-            if isinstance(stage.work, Delay) and isinstance(step, WatermarkStep):
+            if isinstance(stage.work, WatermarkStage) and isinstance(step, WatermarkStep):
                 filters = self._moved(steps[number + 1 :], schema, step, joined)
                 stage = replace(stage, work=replace(stage.work, filters=filters))
             if isinstance(stage.work, Stateful):
@@ -252,7 +252,9 @@ class _Planner:
 
     def _watermark(self, step: WatermarkStep, reached: _Reached) -> tuple[QueryStage, _Reached]:
         schema = reached.schema
-        delay = Delay(next(self._numbers), event_time(step.column, schema, step.place), step.delay_us // 1000)
+        delay = WatermarkStage(
+            next(self._numbers), event_time(step.column, schema, step.place), step.delay_us // 1000
+        )
         delayed = {EVENT_TIME: step.delay_us}
         marks = [(old.metadata or {}) | (delayed if old.name == step.column else {}) for old in schema.fields]
         marked = relabeled(schema, schema.names, marks)

@@ -29,7 +29,7 @@ from headrace_sim.spark.query.stages import QueryStage, planned, stateful_in
 from headrace_sim.spark.state.tasks import Operator
 
 
-class Fate(Enum):
+class StateFate(Enum):
     """What becomes of a query whose state is another one than its checkpoint's."""
 
     REFUSED = "refused"
@@ -43,7 +43,7 @@ class Fate(Enum):
 class StateChange:
     """Something that an upgrade changes in what a checkpoint has."""
 
-    fate: Fate
+    fate: StateFate
     what: str  # for a sentence
     place: str  # ``file:line`` in the later version
 
@@ -73,21 +73,21 @@ def changes_between(old: SparkJob, new: SparkJob) -> tuple[StateChange, ...]:
     place = after[0].place if after else new.sink.place
     if (one := len(old.sources)) != (other := len(new.sources)):
         what = f"the checkpoint has the offsets of {one} source{'s' * (one != 1)}, and {other} are read"
-        return (StateChange(Fate.REFUSED, what, new.sink.place),)
+        return (StateChange(StateFate.REFUSED, what, new.sink.place),)
     kinds = [[layout.kind for layout in layouts] for layouts in (before, after)]
     if kinds[0] != kinds[1]:
         kept, wanted = (" before ".join(names) or "no operator" for names in kinds)
         code = "NOT_MATCH_IN_STATE_METADATA" if before else "MISSING_STATE_DIRECTORY"
         what = f"the checkpoint has the state of {kept}, and the query has {wanted} (STREAMING_STATEFUL_OPERATOR_{code})"
-        return (StateChange(Fate.REFUSED, what, place),)
+        return (StateChange(StateFate.REFUSED, what, place),)
     found = [change for one, other in zip(before, after, strict=True) for change in _changes(one, other)]
     joins = [layout for layout in after if layout.kind == _JOIN]
     if joins and _around_joins(old) != _around_joins(new):
         what = "what a join of streams keeps depends on its condition and on the columns that are read behind it: these differ"
-        found.append(StateChange(Fate.UNKNOWN, what, joins[0].place))
+        found.append(StateChange(StateFate.UNKNOWN, what, joins[0].place))
     if before and old.partitions != new.partitions:
         what = f"state stays in {old.partitions} partitions: spark.sql.shuffle.partitions has no effect on a checkpoint"
-        found.append(StateChange(Fate.KEPT, what, place))
+        found.append(StateChange(StateFate.KEPT, what, place))
     return tuple(found)
 
 
@@ -124,7 +124,7 @@ def _changes(before: _Layout, after: _Layout) -> Iterator[StateChange]:
     for name, value in after.settings.items():
         if (kept := before.settings[name]) != value:
             what = f"{name} of {after.kind} was {kept}, and is {value} (STATE_STORE_INVALID_CONFIG_AFTER_RESTART)"
-            yield StateChange(Fate.REFUSED, what, after.place)
+            yield StateChange(StateFate.REFUSED, what, after.place)
     yield from _cells_changed("the key", "KEY", before.keys, after.keys, after)
     for name in after.tables.keys() & before.tables.keys():
         what = f"the state variable {name!r}" if name else "the state of a key"
@@ -135,7 +135,7 @@ def _changes(before: _Layout, after: _Layout) -> Iterator[StateChange]:
     if new:
         dropped = f", and {_listed(gone)} {'is' if len(gone) == 1 else 'are'} dropped" * bool(gone)
         what = f"the state variable{'s' * (len(new) != 1)} {_listed(new)} begin{'s' * (len(new) == 1)} empty{dropped}"
-        yield StateChange(Fate.EMPTY, what, after.place)
+        yield StateChange(StateFate.EMPTY, what, after.place)
 
 
 def _cells_changed(
@@ -143,10 +143,10 @@ def _cells_changed(
 ) -> Iterator[StateChange]:
     if before.type != after.type:
         told = f"{what} of {layout.kind} has other types (STATE_STORE_{which}_SCHEMA_NOT_COMPATIBLE)"
-        yield StateChange(Fate.REFUSED, told, layout.place)
+        yield StateChange(StateFate.REFUSED, told, layout.place)
     elif before.meaning != after.meaning:
         told = f"{what} of {layout.kind} was {_told(before.meaning)}, and is read as {_told(after.meaning)}, of the same type"
-        yield StateChange(Fate.REREAD, told, layout.place)
+        yield StateChange(StateFate.REREAD, told, layout.place)
 
 
 def _listed(names: list[str]) -> str:

@@ -29,10 +29,10 @@ from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.real.questions import Table, question_of, refusal
-from headrace_sim.spark.real.wire import TOKEN, Answer, Reply, Request, received, send
+from headrace_sim.spark.real.wire import TOKEN, Reply, Request, SparkAnswer, received, send
 from headrace_sim.spark.versions import rows_of, spark_error
 
-_known: dict[str, Answer] = {}
+_known: dict[str, SparkAnswer] = {}
 """What this process knows, by digest. Its forks know it too."""
 _asked = mmap.mmap(-1, 1)
 """Whether this process or a fork of it has asked the server: shared with them."""
@@ -74,7 +74,7 @@ def ask(relation: pb.Relation, inputs: Sequence[Table], call: str, place: str) -
     return _read(answer)
 
 
-def _read(answer: Answer) -> Table:
+def _read(answer: SparkAnswer) -> Table:
     if answer.condition == "TABLE_OR_VIEW_NOT_FOUND":
         raise RealSparkError("the query reads a table, which Headrace has and Spark has not")
     if answer.error:
@@ -90,19 +90,19 @@ def is_used() -> bool:
     return bool(_asked[0] or _known)
 
 
-def remember(answers: Mapping[str, Answer]) -> None:
+def remember(answers: Mapping[str, SparkAnswer]) -> None:
     """Know answers from now on, such as those of a replay file."""
     _known.update(answers)
 
 
 @contextmanager
-def collected() -> Iterator[dict[str, Answer]]:
+def collected() -> Iterator[dict[str, SparkAnswer]]:
     """Collect the answers that are needed within, in this process and in its forks. They are complete when it ends."""
     before = dict(_known)
     if not _asked[0]:
         yield before  # all of them, as nobody counts which
         return
-    answers: dict[str, Answer] = {}
+    answers: dict[str, SparkAnswer] = {}
     _replied(Request(opened().token))
     _known.clear()  # so that each is asked again, of the server, which remembers it
     try:
@@ -131,7 +131,7 @@ def _replied(request: Request) -> Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ServerAddress:
     """Where the server is asked."""
 
     address: tuple[str, int]  # host and port
@@ -144,14 +144,14 @@ def is_open_way(address: object) -> bool:
 
 
 @cache
-def opened() -> Way:
+def opened() -> ServerAddress:
     """Open the way to the server, unless a process that this one is a fork of has: one server serves them all."""
     door = socket.socket()
     door.bind(("127.0.0.1", 0))
     door.listen(64)
     ends, alive = os.pipe()
     os.set_inheritable(alive, False)  # held by this process and its forks, and by no program that they start
-    way = Way(door.getsockname(), secrets.token_hex(16))
+    way = ServerAddress(door.getsockname(), secrets.token_hex(16))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # threads: the fork becomes another program
         if os.fork() == 0:

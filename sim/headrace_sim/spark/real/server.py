@@ -27,7 +27,7 @@ from pyspark.sql import types as t
 from headrace.spark.errors import JavaNotFoundError
 from headrace.spark.runtime.session import process_environment
 from headrace_sim.spark.columns.frames import relabeled
-from headrace_sim.spark.real.wire import TOKEN, Answer, Question, Reply, Request, received, send
+from headrace_sim.spark.real.wire import TOKEN, Question, Reply, Request, SparkAnswer, received, send
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.versions import condition_of
 
@@ -65,8 +65,8 @@ class Server:
         self._token, self._talk = token, talk
         self._client: Any = None
         self._problem = ""
-        self._answers: dict[str, Answer] = {}
-        self._given: dict[str, Answer] = {}
+        self._answers: dict[str, SparkAnswer] = {}
+        self._given: dict[str, SparkAnswer] = {}
         self._settings: dict[str, str] = {}  # those of the last question
 
     def serve(self, connection: socket.socket) -> None:
@@ -87,7 +87,7 @@ class Server:
         self._answers[question.digest] = self._given[question.digest] = answer
         return Reply({question.digest: answer})
 
-    def _asked(self, question: Question) -> Answer | None:
+    def _asked(self, question: Question) -> SparkAnswer | None:
         try:
             if self._client is None:
                 what = f"{question.call} at {shown_place(question.place)}"
@@ -116,7 +116,7 @@ def _set(client: Any, settings: dict[str, str], before: dict[str, str]) -> None:
     client.config(made)
 
 
-def _answer(client: Any, question: Question) -> Answer:
+def _answer(client: Any, question: Question) -> SparkAnswer:
     plan = pb.Plan(root=pb.Relation.FromString(question.plan))
     try:
         table, schema = client.to_table(plan, {})[:2]
@@ -128,7 +128,7 @@ def _answer(client: Any, question: Question) -> Answer:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
-    return Answer(_plain(schema).json(), bytes(sink.getvalue()))
+    return SparkAnswer(_plain(schema).json(), bytes(sink.getvalue()))
 
 
 def _plain(schema: t.StructType) -> t.StructType:
@@ -139,14 +139,14 @@ def _plain(schema: t.StructType) -> t.StructType:
     return relabeled(schema, schema.names, notes)
 
 
-def _failed(error: errors.PySparkException) -> Answer:
+def _failed(error: errors.PySparkException) -> SparkAnswer:
     """Return an error of Spark's as its own client would raise it, without the trace of Java."""
     kinds = [kind.__name__ for kind in type(error).__mro__]
     kind = next(filter(lambda kind: hasattr(errors, kind), kinds), "PySparkException")
     condition = condition_of(error)
     message = str(error).split("\n\nJVM stacktrace:")[0].removeprefix(f"[{condition}] ")
     parameters = dict(error.getMessageParameters() or {})
-    return Answer(error=kind, message=message, condition=condition, parameters=parameters)
+    return SparkAnswer(error=kind, message=message, condition=condition, parameters=parameters)
 
 
 def _started() -> Any:

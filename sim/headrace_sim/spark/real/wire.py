@@ -12,7 +12,7 @@ T = TypeVar("T")
 _LENGTH = struct.Struct(">I")
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+class SparkAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """What Spark says to a question: a table, or its error."""
 
     schema: str = ""  # of the table, as JSON
@@ -44,7 +44,7 @@ class Request(msgspec.Struct, frozen=True):
 class Reply(msgspec.Struct, frozen=True):
     """What the server sends back."""
 
-    answers: dict[str, Answer] = {}  # by digest
+    answers: dict[str, SparkAnswer] = {}  # by digest
     problem: str = ""  # why there is none; ``""``: there are
 
 

@@ -10,9 +10,9 @@ from headrace_sim.deliveries import (
     OTHER,
     REPEATS,
     Batches,
-    Delivery,
     KeyTwins,
     Row,
+    RowDelivery,
     key_twins,
     spoiled_rows,
     with_first,
@@ -48,7 +48,7 @@ class RedeliveryTrial:
 
     def spoiled_or_empty(self) -> None:
         """Try a batch without rows, and rows that do not parse or have nulls: together, and apart if that shows something."""
-        both = DELIVERIES[Delivery.EMPTY].of(DELIVERIES[Delivery.SPOILED].of(self.batches))
+        both = DELIVERIES[RowDelivery.EMPTY].of(DELIVERIES[RowDelivery.SPOILED].of(self.batches))
         try:
             if not self._newly_caught(self.run(both)):
                 return
@@ -66,9 +66,9 @@ class RedeliveryTrial:
 
     def asked_of_repeats(self) -> None:
         """Ask whether rows may come again in a later batch, where the sink takes each once within a batch, and not beyond it."""
-        later = self._left(Delivery.LATER)
+        later = self._left(RowDelivery.LATER)
         grown = [name for name in self.compared if later is not None and self._rows_more(name, later)]
-        again = self._left(Delivery.AGAIN) if grown else None
+        again = self._left(RowDelivery.AGAIN) if grown else None
         for name in grown:
             if again is not None and again.get(name) == self.usual.contents[name]:
                 self.questions.append(self._asked(name, later or {}))
@@ -79,7 +79,7 @@ class RedeliveryTrial:
         The sink may take them for one or for two; that it does the one here and the other there is asked, unless its author says
         that they are one.
         """
-        for delivery in (Delivery.CASE, Delivery.BLANK):
+        for delivery in (RowDelivery.CASE, RowDelivery.BLANK):
             twins = key_twins(self.batches, delivery)
             if twins is None or self.keys_alike is False:
                 return
@@ -98,7 +98,7 @@ class RedeliveryTrial:
                 ):
                     self._tell_spelled(name, delivery, twins, rows)
 
-    def _tell_spelled(self, name: str, delivery: Delivery, twins: KeyTwins, rows: Counter[Item]) -> None:
+    def _tell_spelled(self, name: str, delivery: RowDelivery, twins: KeyTwins, rows: Counter[Item]) -> None:
         blamed = last_effect(name, self.by_batch, self.usual.names)
         both = f"the keys {twins.key!r} and {twins.spelled!r}"
         have = f"{name} has {shown_items(rows - self.usual.contents[name])}"
@@ -130,7 +130,9 @@ class RedeliveryTrial:
         repeated = sum(map(len, self.batches[:-1]))
         return left.get(name, Counter()).total() >= self.usual.contents[name].total() + max(1, repeated // 2)
 
-    def _left(self, delivery: Delivery, watch: Callable[[Trial], None] = lambda _: None) -> Contents | None:
+    def _left(
+        self, delivery: RowDelivery, watch: Callable[[Trial], None] = lambda _: None
+    ) -> Contents | None:
         """Return what is left of such a delivery; None: the sink fails on it."""
         try:
             trial = self.run(DELIVERIES[delivery].of(self.batches))
@@ -141,7 +143,7 @@ class RedeliveryTrial:
 
     def empty(self) -> None:
         """Try a batch without rows."""
-        error = self._failure(DELIVERIES[Delivery.EMPTY].of(self.batches))
+        error = self._failure(DELIVERIES[RowDelivery.EMPTY].of(self.batches))
         if error is None:
             return
         what = f"a batch without rows ends the sink with {error.error}: {error.message.rstrip('.')}"
@@ -152,7 +154,7 @@ class RedeliveryTrial:
         story = (
             f"The query's filter may leave no row of a batch, and {what}; called again, it fails each time."
         )
-        fault = _fault(Delivery.EMPTY)
+        fault = _fault(RowDelivery.EMPTY)
         self.findings.append(
             SinkFinding(Wrong.STUCK, error.error, (), error.place, error.error, story, remedy, fault)
         )
@@ -226,10 +228,10 @@ class RedeliveryTrial:
         remedy = (
             "Set the bad row aside and write the others; or let the error be raised, which ends the query."
         )
-        fault = _fault(Delivery.SPOILED)
+        fault = _fault(RowDelivery.SPOILED)
         return SinkFinding(Wrong.SWALLOWED, name, (), caught.place, caught.error, story, remedy, fault)
 
-    def _redelivered(self, name: str, left: Contents | None, delivery: Delivery) -> SinkFinding:
+    def _redelivered(self, name: str, left: Contents | None, delivery: RowDelivery) -> SinkFinding:
         blamed = last_effect(name, self.by_batch, self.usual.names)
         story = f"If the source delivers {delivery.value}, {self._changed(name, left)}."
         remedy = f"Give the rows a key: {_ONCE}."
@@ -256,7 +258,9 @@ class RedeliveryTrial:
             "Does the source never repeat a row across batches, or is that meant? Then declare "
             f"source=FeedSource(once=True), or say --allow duplicates. If not: {_ONCE[0].lower()}{_ONCE[1:]}"
         )
-        return SinkQuestion(SinkTopic.DUPLICATES, name, blamed.place, message, answer, _fault(Delivery.LATER))
+        return SinkQuestion(
+            SinkTopic.DUPLICATES, name, blamed.place, message, answer, _fault(RowDelivery.LATER)
+        )
 
 
 _ONCE = "dropDuplicates() in the batch, and a table that takes each key once, or MERGE, across batches"
@@ -271,5 +275,5 @@ def _folded(rows: Counter[Item]) -> Counter[str]:
     return found
 
 
-def _fault(delivery: Delivery) -> SinkFault:
-    return SinkFault(SinkFaultKind.DELIVERED, 0, [*Delivery].index(delivery))
+def _fault(delivery: RowDelivery) -> SinkFault:
+    return SinkFault(SinkFaultKind.DELIVERED, 0, [*RowDelivery].index(delivery))

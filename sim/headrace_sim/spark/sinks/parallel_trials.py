@@ -7,21 +7,21 @@ from collections.abc import Callable, Generator, Sequence
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
-from headrace_sim.spark.sinks.processes import Host
+from headrace_sim.spark.sinks.processes import AttemptHost
 
 TrialT = TypeVar("TrialT")
 FaultT = TypeVar("FaultT")
-Try = Callable[[Host, FaultT], TrialT]
+Try = Callable[[AttemptHost, FaultT], TrialT]
 
 
 def in_order(
-    attempt: Try[FaultT, TrialT], host: Host, faults: Sequence[FaultT], processes: int
+    attempt: Try[FaultT, TrialT], host: AttemptHost, faults: Sequence[FaultT], processes: int
 ) -> Generator[TrialT]:
     """Yield the trial of each fault.
 
     Args:
         attempt: Tries a fault on a host.
-        host: That of this process, which takes its share; others have one like it (`Host.another`).
+        host: That of this process, which takes its share; others have one like it (`AttemptHost.another`).
         faults: What is tried.
         processes: How many share the trials; 1: this one makes them.
 
@@ -54,7 +54,9 @@ def in_order(
             process.join()
 
 
-def _make(attempt: Try[FaultT, TrialT], host: Host, faults: Sequence[FaultT], sender: Connection) -> None:
+def _make(
+    attempt: Try[FaultT, TrialT], host: AttemptHost, faults: Sequence[FaultT], sender: Connection
+) -> None:
     """Try the faults in this process, a fork, and send what comes of each."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # what it has started ends with it

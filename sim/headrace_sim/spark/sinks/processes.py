@@ -101,7 +101,7 @@ class Sink:
     heard: bool = False
     first_id: int = 0
     state: SessionState | None = None
-    host: "Host" = field(default_factory=lambda: SIMULATED)
+    host: "AttemptHost" = field(default_factory=lambda: SIMULATED)
     of_pipeline: bool = False
     begins: int | None = None
     by_clock: bool = False
@@ -247,7 +247,7 @@ class AttemptPlan:
         return self.number + 2 if self.chance is None else self.chance
 
 
-class Running(Protocol):
+class RunningAttempt(Protocol):
     """An attempt that has been started."""
 
     def paused(self) -> bool:
@@ -257,7 +257,7 @@ class Running(Protocol):
         """Resume it if it paused; wait for its end; return its exit status."""
 
 
-class Host(Protocol):
+class AttemptHost(Protocol):
     """Runs the attempts of trials, and knows what they leave.
 
     Attributes:
@@ -278,7 +278,7 @@ class Host(Protocol):
     def begin(self, sink: Sink, folder: Path) -> None:
         """Make a trial's directory ready."""
 
-    def attempt(self, sink: Sink, folder: Path, ledger: Ledger, plan: AttemptPlan) -> Running:
+    def attempt(self, sink: Sink, folder: Path, ledger: Ledger, plan: AttemptPlan) -> RunningAttempt:
         """Start an attempt that works in the trial's directory and notes in the ledger what it does."""
 
     def rewind(self, sink: Sink, folder: Path) -> None:
@@ -287,7 +287,7 @@ class Host(Protocol):
     def contents(self, folder: Path, effects: list[Effect]) -> Raw:
         """Return what a trial left."""
 
-    def another(self) -> AbstractContextManager["Host"]:
+    def another(self) -> AbstractContextManager["AttemptHost"]:
         """Give another process, a fork of this one, a host like this."""
 
 
@@ -303,7 +303,7 @@ class SimulatedDrivers:
         """Leave the directory empty."""
 
     def attempt(self, sink: Sink, folder: Path, ledger: Ledger, plan: AttemptPlan) -> Attempt:
-        """Start an attempt, as `Host` says."""
+        """Start an attempt, as `AttemptHost` says."""
         return Attempt(lambda probe: _run(sink, folder, probe, plan), ledger, plan.number, plan.fault)
 
     def rewind(self, sink: Sink, folder: Path) -> None:
@@ -313,12 +313,12 @@ class SimulatedDrivers:
         """Return what a trial left: files, and what stand-ins keep."""
         return collected(folder, effects)
 
-    def another(self) -> AbstractContextManager[Host]:
+    def another(self) -> AbstractContextManager[AttemptHost]:
         """Give this one, which keeps nothing."""
         return nullcontext(self)
 
 
-SIMULATED: Host = SimulatedDrivers()
+SIMULATED: AttemptHost = SimulatedDrivers()
 
 
 def _run(sink: Sink, folder: Path, probe: Probe, plan: AttemptPlan) -> NoReturn:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace_sim.deliveries import REPEATS, Delivery, burst
+from headrace_sim.deliveries import REPEATS, RowDelivery, burst
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
@@ -42,7 +42,7 @@ from headrace_sim.spark.sinks.new_checkpoints import (
 )
 from headrace_sim.spark.sinks.parallel_trials import in_order
 from headrace_sim.spark.sinks.points import fault_points, of_own_source, thinned
-from headrace_sim.spark.sinks.processes import Host, Sink
+from headrace_sim.spark.sinks.processes import AttemptHost, Sink
 from headrace_sim.spark.sinks.sink_reports import OneTrial, PointOutcome, Progress, SinkReport
 from headrace_sim.spark.sinks.sink_runs import (
     Sight,
@@ -202,7 +202,10 @@ class SinkCheck:
                 self._judge_calm(usual, by_batch)
             elif calm:
                 self._deliver(
-                    usual, by_batch, duplicates=[*Delivery][fault.effect] in REPEATS, asks=fault.effect == 1
+                    usual,
+                    by_batch,
+                    duplicates=[*RowDelivery][fault.effect] in REPEATS,
+                    asks=fault.effect == 1,
                 )
             found = self._found()
             beside = found if fault.kind is SinkFaultKind.NONE else ()
@@ -548,7 +551,7 @@ class SinkCheck:
             self.notes = (*self.notes, f"{told} and its Java: {'another' if unlike else 'the same'} outcome")
         return unlike
 
-    def _trial_on(self, host: Host, fault: SinkFault) -> Trial:
+    def _trial_on(self, host: AttemptHost, fault: SinkFault) -> Trial:
         return tried(
             replace(self.sink, host=host), fault, looking=self.watcher is not None and self.watcher.at_deaths
         )

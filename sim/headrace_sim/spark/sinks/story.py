@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from headrace_sim.deliveries import Delivery
+from headrace_sim.deliveries import RowDelivery
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Column, Contents, Expected, Item, destination_of
@@ -290,7 +290,9 @@ class Story:
             case SinkFaultKind.REORDER | SinkFaultKind.RESTART:
                 return f"the driver died after {batch}, before Spark noted it as done, and its rows came back in other partitions"
             case _:
-                return _UNSTRUCK[self.fault.kind].format([*Delivery][max(0, place) % len(Delivery)].value)
+                return _UNSTRUCK[self.fault.kind].format(
+                    [*RowDelivery][max(0, place) % len(RowDelivery)].value
+                )
 
     def _where_in_task(self, effects: list[Effect]) -> str:
         if self.fault.kind is SinkFaultKind.TASK:

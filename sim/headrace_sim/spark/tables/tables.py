@@ -64,7 +64,7 @@ class Done(Protocol):
         """A `TableVersion`, if it is one of a table."""
 
 
-class Watch(Protocol):
+class EffectWatch(Protocol):
     """Hears of each effect before it happens, and may end the process."""
 
     @property
@@ -113,7 +113,7 @@ class Tables:
 
     def __init__(
         self,
-        probe: Watch | None = None,
+        probe: EffectWatch | None = None,
         keys: Mapping[str, tuple[str, ...]] | None = None,
         *,
         settings: Callable[[str], str | None] = lambda _name: None,

@@ -9,7 +9,7 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.recorded import Recorded, shown
 from headrace_sim.spark.plan.selects import Queries
-from headrace_sim.spark.plan.sql import Meaning, NoChange, ServerQuery, Setting, SqlText
+from headrace_sim.spark.plan.sql import Meaning, NoChange, ServerQuery, SetCommand, SqlText
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.tables.statements import (
     CreateTable,
@@ -187,4 +187,4 @@ def test_query_that_is_not_understood_wholly_stays_text(text: str) -> None:
     ],
 )
 def test_setting_has_what_is_written_with_its_quotes(text: str, key: str, value: str) -> None:
-    assert meaning_of(text) == Setting(key, value)
+    assert meaning_of(text) == SetCommand(key, value)

@@ -9,7 +9,7 @@ from pyspark.sql import Row
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode, TransformWithState, WatermarkStep
 from headrace_sim.spark.query.queries import run_job
-from headrace_sim.spark.query.schedules import Fault, FaultKind, Schedule, draw_schedule
+from headrace_sim.spark.query.schedules import FaultKind, Schedule, ScheduledFault, draw_schedule
 from tests.stateful import StatefulProcessor
 
 
@@ -69,7 +69,7 @@ def test_no_fault_changes_what_a_sound_job_commits() -> None:
     sound = run_job(JOB, FEED)
     for kind in FaultKind:
         for batch in range(3):
-            faults = tuple(Fault(kind, batch, partition, step=3) for partition in range(2))
+            faults = tuple(ScheduledFault(kind, batch, partition, step=3) for partition in range(2))
             outcome = run_job(JOB, FEED, Schedule(faults=faults))
             assert (outcome.outputs, outcome.state) == (sound.outputs, sound.state), (kind, batch)
             assert len(outcome.events) > len(sound.events), (kind, batch)

@@ -9,7 +9,7 @@ import pytest
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.queries import Checkpoint, run_job
-from headrace_sim.spark.query.upgrades import Fate, StateChange, changes_between, handed_over
+from headrace_sim.spark.query.upgrades import StateChange, StateFate, changes_between, handed_over
 from tests.sim.spark.upgraded import CASES, FIRST, SCHEMA, SECOND, UPGRADES, Upgraded
 
 RECORDED: dict[str, Any] = json.loads(UPGRADES.read_text())
@@ -49,17 +49,17 @@ def gone_on(old: SparkJob, new: SparkJob) -> list[list[str]]:
 @pytest.mark.parametrize("name", RECORDED)
 def test_upgrade_comes_to_what_is_recorded_on_spark(name: str) -> None:
     old, new = versions_of(CASES[name])
-    changes: dict[Fate, list[StateChange]] = {}
+    changes: dict[StateFate, list[StateChange]] = {}
     for change in changes_between(old, new):
         changes.setdefault(change.fate, []).append(change)
-    assert (Fate.UNKNOWN in changes) == (name in NOT_KNOWN)
+    assert (StateFate.UNKNOWN in changes) == (name in NOT_KNOWN)
     if name in NOT_KNOWN:
         return
     refused = RECORDED[name].get("refused")
-    assert (Fate.REFUSED in changes) == (refused is not None)
-    assert refused is None or any(refused in change.what for change in changes[Fate.REFUSED])
-    assert (Fate.REREAD in changes) == (name in REREAD)
-    if not {Fate.REFUSED, Fate.REREAD} & changes.keys():
+    assert (StateFate.REFUSED in changes) == (refused is not None)
+    assert refused is None or any(refused in change.what for change in changes[StateFate.REFUSED])
+    assert (StateFate.REREAD in changes) == (name in REREAD)
+    if not {StateFate.REFUSED, StateFate.REREAD} & changes.keys():
         assert gone_on(old, new) == RECORDED[name]["outputs"]
 
 

@@ -23,7 +23,7 @@ from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.real import answers, server
 from headrace_sim.spark.real.instead import SWITCH
 from headrace_sim.spark.real.questions import question_of, refusal
-from headrace_sim.spark.real.wire import Answer, Question
+from headrace_sim.spark.real.wire import Question, SparkAnswer
 from headrace_sim.spark.refusals import HEARD, CannotFollowError
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.versions import VERSION
@@ -146,14 +146,16 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
 def served(monkeypatch: pytest.MonkeyPatch, forgetful: None) -> Iterator[list[Question]]:
     """A server in this process that knows `soundex`, has no other function, and finds no Java for `crc32`."""
     heard: list[Question] = []
-    answer = Answer(schema=SCHEMA.json(), data=question_rows(SOUNDEX))
+    answer = SparkAnswer(schema=SCHEMA.json(), data=question_rows(SOUNDEX))
 
-    def reply(_client: Any, question: Question) -> Answer:
+    def reply(_client: Any, question: Question) -> SparkAnswer:
         heard.append(question)
         if b"crc32" in question.plan:
             raise JavaNotFoundError(17, ("PATH: no java on it",))
         if b"soundex" not in question.plan:
-            return Answer(error="AnalysisException", message="Cannot resolve", condition="UNRESOLVED_ROUTINE")
+            return SparkAnswer(
+                error="AnalysisException", message="Cannot resolve", condition="UNRESOLVED_ROUTINE"
+            )
         return answer
 
     monkeypatch.setattr(server, "_started", lambda: "Spark")
@@ -165,7 +167,7 @@ def served(monkeypatch: pytest.MonkeyPatch, forgetful: None) -> Iterator[list[Qu
     nowhere = os.open(os.devnull, os.O_WRONLY)
     serving = threading.Thread(target=server.main, args=(door, ends, "token", nowhere))
     serving.start()
-    monkeypatch.setattr(answers, "opened", lambda: answers.Way(door.getsockname(), "token"))
+    monkeypatch.setattr(answers, "opened", lambda: answers.ServerAddress(door.getsockname(), "token"))
     yield heard
     os.close(alive)
     serving.join()
@@ -213,7 +215,7 @@ def test_process_that_dies_while_it_asks_harms_nobody(served: list[Question]) ->
 def test_nobody_without_the_token_is_answered(
     served: list[Question], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    way = answers.Way(answers.opened().address, "guessed")
+    way = answers.ServerAddress(answers.opened().address, "guessed")
     monkeypatch.setattr(answers, "opened", lambda: way)
     with pytest.raises(answers.RealSparkError, match="its process has ended"):
         asked("soundex")
