@@ -46,7 +46,7 @@ NEEDS_SPARK = (
     "properties/headrace_properties/spark_jobs", "properties/headrace_properties/search/on_spark.py",
     "properties/headrace_properties/spark_trials.py", "properties/headrace_properties/program_trials.py",
     "tests/properties/replays/prices.py", "tests/crash_points.py",
-    "scenarios/headrace_scenarios/chaos", "cli/headrace_cli/_chaos_*",
+    "scenarios/headrace_scenarios/chaos", "cli/headrace_cli/reports/chaos_report.py",
     "benchmarks/headrace_benchmarks/bench_spark.py", "benchmarks/headrace_benchmarks/spark_*",
     "tests/benchmarks/test_spark_jobs.py", "tests/cli/test_serve.py", "tests/cli/test_everyday.py",
 )  # fmt: skip

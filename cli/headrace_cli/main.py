@@ -11,9 +11,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from headrace_cli._defects import report_defect
-from headrace_cli._signals import signal_of, signals_raised
-from headrace_cli._streams import guarded_streams
+from headrace_cli.terminal.defects import report_defect
+from headrace_cli.terminal.signals import signal_of, signals_raised
+from headrace_cli.terminal.streams import guarded_streams
 
 _GROUPS = {
     "job": ("Serve a job on Spark, look into its state, submit it, or let it skip a record.", {
@@ -82,7 +82,7 @@ class _Commands(UserDict[str, Any]):
         if not isinstance(found, str):
             purpose, modules = found
             return _group(name, purpose, modules)
-        command = get_command(import_module(f"headrace_cli.{found}").app)
+        command = get_command(import_module(f"headrace_cli.commands.{found}").app)
         assert isinstance(command, TyperCommand | TyperGroup)
         command.name = name  # a group has none of its own, and help lists it by this
         for part in command.commands.values() if isinstance(command, TyperGroup) else [command]:
@@ -122,7 +122,7 @@ class _Headrace(TyperGroup):
         except BaseException as error:
             if isinstance(error, (typer.Exit, typer.Abort, _CLICK_ERROR)):
                 raise
-            from headrace_cli._exit import ExitCode  # noqa: PLC0415  costly, and seldom needed
+            from headrace_cli.terminal.exit import ExitCode  # noqa: PLC0415  costly, and seldom needed
 
             report_defect(error)
             raise typer.Exit(ExitCode.DEFECT) from error

@@ -33,8 +33,8 @@ from headrace.histories import (
     files,
 )
 from headrace.histories import lines as record_lines
-from headrace_cli._exit import ExitCode
 from headrace_cli.main import app
+from headrace_cli.terminal.exit import ExitCode
 from headrace_properties import pytest_plugin, verifier, verify_arguments
 from headrace_properties.checkers.catalogue import rules
 from headrace_sim import ClusterOptions, faults

@@ -9,9 +9,9 @@ from pathlib import Path
 from typer.testing import Result
 
 from headrace import SECOND
-from headrace_cli._files import OutputFiles
-from headrace_cli._kept import save_failure
-from headrace_cli._targets import load_target
+from headrace_cli.options.kept import save_failure
+from headrace_cli.targets.loading import load_target
+from headrace_cli.terminal.files import OutputFiles
 from headrace_properties.proof.mutants import MUTANTS
 from headrace_properties.replays import messages_of, to_replay
 from headrace_properties.search.application import PipelineTrial

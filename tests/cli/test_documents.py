@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace_cli._documents import finding_document, invariants_document, print_document
+from headrace_cli.terminal.documents import finding_document, invariants_document, print_document
 from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.user_frames import Place
 from headrace_properties.verdict import Awaited, AwaitedKind, Holds, Unknown, Verdict, Violated

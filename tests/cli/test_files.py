@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from headrace import Computation, Context, Pipeline, Record
-from headrace_cli._exit import ExistingFileError, ExitCode, UnwritableFileError
-from headrace_cli._files import OutputFiles, write_bytes
-from headrace_cli._output import output_files, write_outputs
+from headrace_cli.runs.output_file import output_files, write_outputs
+from headrace_cli.terminal.exit import ExistingFileError, ExitCode, UnwritableFileError
+from headrace_cli.terminal.files import OutputFiles, write_bytes
 from headrace_properties.reference import Emitted
 from headrace_properties.search.guard import unguarded
 from tests.cli.rig import Run, plain, save_zombie
@@ -163,7 +163,7 @@ def test_each_command_refuses_to_replace_a_file_before_it_begins(folder: Path, r
 def test_the_verdict_of_a_replay_is_printed_though_its_picture_cannot_be_saved(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace_cli._pictures.write_bytes", lambda _: fails)
+    monkeypatch.setattr("headrace_cli.reports.pictures.write_bytes", lambda _: fails)
     result = run("replay", str(save_zombie(folder)), "--svg", "a.svg")
     assert result.exit_code == 1
     assert result.stdout.startswith("VIOLATED again: ")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from headrace_cli import replay
-from headrace_cli.verify import app
+from headrace_cli.commands import replay
+from headrace_cli.commands.verify import app
 from headrace_properties.target_kinds import OPTIONS, REPLAY_OPTIONS, SearchKind, TargetKind
 from tests.cli.rig import VIEWS, Run, save_zombie
 from tests.properties.test_fixture_arguments import SAMPLES as ARGUMENTS

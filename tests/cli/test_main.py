@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headrace_cli._defects import report_defect
 from headrace_cli.main import app
+from headrace_cli.terminal.defects import report_defect
 from tests.cli.rig import Run, environment, plain, run_process
 
 COMMANDS = [
@@ -74,7 +74,7 @@ def test_what_escapes_a_command_is_a_defect_of_ours_and_no_verdict(
     def fail(**_: object) -> None:
         exec(source, {})  # noqa: S102  it stands above
 
-    monkeypatch.setattr("headrace_cli.verify.OutputFiles", fail)
+    monkeypatch.setattr("headrace_cli.commands.verify.OutputFiles", fail)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     result = CliRunner().invoke(app, ["verify", "views:pipeline"])

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headrace_cli import _mutation
-from headrace_cli._mutation import AutomaticResult
-from headrace_cli._mutation_report import exit_code, print_automatic
+from headrace_cli.reports.mutation_report import exit_code, print_automatic
+from headrace_cli.runs import mutation
+from headrace_cli.runs.mutation import AutomaticResult
 from headrace_properties.proof.mutation import measuring
 from headrace_properties.proof.mutation.measuring import MutantResult
 from headrace_properties.proof.mutation.mutant_judge import Judgement
@@ -39,7 +39,7 @@ def few_workloads(monkeypatch: pytest.MonkeyPatch) -> None:
         del workloads
         return engine_spec(seeds, ("tallies", "windows"), protocol)
 
-    monkeypatch.setattr(_mutation, "engine_spec", few)
+    monkeypatch.setattr(mutation, "engine_spec", few)
     monkeypatch.setattr(measuring, "check_control", lambda *_: None)
 
 

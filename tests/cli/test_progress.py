@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from headrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
-from headrace_cli import _progress
-from headrace_cli._documents import progress_document
-from headrace_cli._progress import RunProgress
-from headrace_cli._progress_table import progress_line
-from headrace_cli._signals import Stopped, stop_requested
+from headrace_cli.terminal import live_progress
+from headrace_cli.terminal.documents import progress_document
+from headrace_cli.terminal.live_progress import RunProgress
+from headrace_cli.terminal.progress_table import progress_line
+from headrace_cli.terminal.signals import Stopped, stop_requested
 from tests.cli.rig import Run, plain
 
 COUNTER = ComputationProgress("counter", 1_234, 3, 55, 1_357_000_000 * SECOND, 90 * SECOND, 17, 30, 12_345)
@@ -23,8 +23,8 @@ WORDS = ["counter", "1,234", "3", "55", "2013-01-01 00:26:40", "90.0s", "17", "3
 
 def shown(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> str:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=130, markup=False, highlight=False)
-    monkeypatch.setattr(_progress, "error_console", lambda: console)
-    monkeypatch.setattr(_progress, "_LINE_PERIOD_S", 0.0)
+    monkeypatch.setattr(live_progress, "error_console", lambda: console)
+    monkeypatch.setattr(live_progress, "_LINE_PERIOD_S", 0.0)
     with RunProgress("job on spark") as progress:
         progress.advance(0.25, computations=[COUNTER])
     assert isinstance(console.file, io.StringIO)
@@ -79,7 +79,7 @@ def test_the_first_signal_asks_and_the_second_ends(number: signal.Signals) -> No
 
 def test_a_stopped_run_reports_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), width=130, markup=False, highlight=False)
-    monkeypatch.setattr(_progress, "error_console", lambda: console)
+    monkeypatch.setattr(live_progress, "error_console", lambda: console)
 
     def stopped() -> None:
         with RunProgress("report") as progress:
@@ -95,8 +95,8 @@ def test_a_stopped_run_reports_its_progress(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_measurement_names_its_current_part(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> None:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=130, markup=False, highlight=False)
-    monkeypatch.setattr(_progress, "error_console", lambda: console)
-    monkeypatch.setattr(_progress, "_LINE_PERIOD_S", 0.0)
+    monkeypatch.setattr(live_progress, "error_console", lambda: console)
+    monkeypatch.setattr(live_progress, "_LINE_PERIOD_S", 0.0)
     with RunProgress("measuring") as progress:
         progress.on_part("hunting mutants", 3, 1_080)
     assert isinstance(console.file, io.StringIO)

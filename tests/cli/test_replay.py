@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace_cli._signals import Stopped
+from headrace_cli.terminal.signals import Stopped
 from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.replays import REPLAY_FORMAT, ReplayFile
 from headrace_properties.search.inevitability import failure_rates
@@ -376,7 +376,7 @@ def test_the_project_is_trusted_from_its_subdirectories_and_its_environment_is_n
 
 def test_when_shows_the_decisive_moment(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pause decides: worker-0 is replaced, wakes up, and writes."""
-    monkeypatch.setattr("headrace_cli._when.failure_rates", partial(failure_rates, continuations=3))
+    monkeypatch.setattr("headrace_cli.reruns.when.failure_rates", partial(failure_rates, continuations=3))
     path = str(save_zombie(folder))
     said = run("replay", path, "--when", "--jobs", "2", "--svg", str(folder / "when.svg")).stdout
     assert "\nWhen it became inevitable\n  3 continuations from each of " in said
@@ -398,7 +398,7 @@ def test_a_signal_while_rates_are_measured_hides_no_verdict(
     def stopped(*_: object) -> None:
         raise Stopped(signal.SIGTERM)
 
-    monkeypatch.setattr("headrace_cli._pipeline_reruns.measure", stopped)
+    monkeypatch.setattr("headrace_cli.reruns.pipeline_reruns.measure", stopped)
     result = run("replay", str(save_zombie(folder)), "--when")
     assert (result.exit_code, "VIOLATED again" in result.stdout) == (143, True)
     assert "Terminated." in result.stderr

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from headrace import BytesCodec, Computation, Context, Pipeline, Record
-from headrace_cli._files import OutputFiles
-from headrace_cli._hosts import HOSTS, HostName
-from headrace_cli._input import InputError, InputOptions, read_input
-from headrace_cli._output import read_outputs, write_outputs
+from headrace_cli.runs.hosts import HOSTS, HostName
+from headrace_cli.runs.input_file import InputError, InputOptions, read_input
+from headrace_cli.runs.output_file import read_outputs, write_outputs
+from headrace_cli.terminal.files import OutputFiles
 from headrace_properties.reference import run_reference
 from headrace_scenarios.zeitgeist import flights
 from headrace_scenarios.zeitgeist.findings import find
@@ -111,8 +111,8 @@ def test_for_inputs_of_different_length_the_common_part_is_compared(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The reference is given three days of flights, the cluster the first two.
-    monkeypatch.setattr("headrace_cli._jobs.YEAR", (date(2013, 1, 1), date(2013, 1, 4)))
-    monkeypatch.setattr("headrace_cli._jobs.SIMULATED_UNTIL", date(2013, 1, 3))
+    monkeypatch.setattr("headrace_cli.runs.jobs.YEAR", (date(2013, 1, 1), date(2013, 1, 4)))
+    monkeypatch.setattr("headrace_cli.runs.jobs.SIMULATED_UNTIL", date(2013, 1, 3))
     result = run("run", "zeitgeist", "--on", "reference", "--compare", "sim")
     assert result.exit_code == 0
     assert "SAME OUTPUT: reference and sim agree on each of" in result.stdout

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace import UserCodeError
-from headrace_cli._exit import ExitCode, exit_code_of_run
+from headrace_cli.terminal.exit import ExitCode, exit_code_of_run
 from headrace_properties.verdict import Holds, Unknown, Violated
 from headrace_scenarios.catalogue import SCENARIOS
 from headrace_scenarios.scenario import Story

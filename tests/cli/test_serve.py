@@ -20,7 +20,7 @@ from pyspark import SparkContext
 from headrace import MINUTE, SECOND, ComputationProgress, OptionsError
 from headrace.spark import DriverReplacedError, JobStoppedError, QueryFailedError
 from headrace.spark.jobs.supervision import RestartPolicy, Status, Supervisor, SupervisorPhase
-from headrace_cli._endpoints import answer, endpoints, metrics_text
+from headrace_cli.runs.endpoints import answer, endpoints, metrics_text
 from tests.cli.rig import Run
 
 FAILED = QueryFailedError("counts", "a disk was slow")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headrace_cli._trust import UntrustedModuleError, check_trusted
+from headrace_cli.targets.trust import UntrustedModuleError, check_trusted
 
 CODE = "open('imported', 'w').close()\n"
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headrace_cli._exit import ExitCode
-from headrace_cli._search_report import SearchReport
-from headrace_cli._targets import load_target
+from headrace_cli.reports.search_report import SearchReport
+from headrace_cli.targets.loading import load_target
+from headrace_cli.terminal.exit import ExitCode
 from headrace_properties.pipeline_target import PipelineTarget, Search
 from headrace_properties.pipeline_trials import PipelineTrials
 from headrace_properties.search import strategy

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace_cli._progress import SearchProgress
+from headrace_cli.terminal.live_progress import SearchProgress
 from headrace_properties.search.guard import unguarded
 from tests.cli.rig import Run
 

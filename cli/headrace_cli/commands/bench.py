@@ -1,0 +1,143 @@
+"""``headrace paper bench``: run a benchmark and print each figure beside its goal."""
+
+import os
+import signal
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from headrace_benchmarks.catalogue import BENCHMARKS
+from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, machine, versions
+from headrace_cli.options.shared import JobsOption, JsonOption
+from headrace_cli.terminal.consoles import error_console, output_console
+from headrace_cli.terminal.documents import fields_of, print_document, stdout_reserved
+from headrace_cli.terminal.exit import ExitCode, UnknownChoiceError, tidy_errors
+from headrace_cli.terminal.live_progress import RunProgress
+from headrace_cli.terminal.render import plain_table, print_heading, print_table, print_text
+from headrace_cli.terminal.signals import signal_of
+
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
+  headrace paper bench
+  headrace paper bench harness
+  headrace paper bench kernels
+  headrace paper bench harness --runs 100000 --jobs 2
+  headrace paper bench alarms --runs 200000 --seed 1
+  headrace paper bench harness --quick --json > figures.json
+  headrace paper bench skew --quick
+
+[bold]Exit codes[/]
+  0 measured, however slow; 1 a correctness figure missed its goal; 2 usage error"""
+
+
+@app.command("bench", epilog=_EXAMPLES)
+def bench(
+    name: Annotated[str | None, typer.Argument(help="Benchmark to run. Default: list them.")] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of runs of the longest part; for an experiment of the report: at each point.",
+        ),
+    ] = None,
+    jobs: JobsOption = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for everything random.")] = 0,
+    quick: Annotated[  # noqa: FBT002  typer's way
+        bool, typer.Option("--quick", help="Run a fraction of everything, to see that it works.")
+    ] = False,
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Run a benchmark, and print each figure beside its goal or the paper's number."""
+    with tidy_errors():
+        if name is None:
+            _print_list(as_json=as_json)
+            return
+        if name not in BENCHMARKS:
+            raise UnknownChoiceError("benchmark", name, tuple(BENCHMARKS))
+        options = BenchOptions(seed, jobs or os.cpu_count() or 1, runs, quick)
+        with stdout_reserved():
+            began = time.monotonic()
+            figures, stopped_by = _measure(BENCHMARKS[name], options)
+            elapsed_s = time.monotonic() - began
+        failed = any(figure.failed for figure in figures)
+        if as_json:
+            print_document(_document(BENCHMARKS[name], options, figures, elapsed_s, failed=failed))
+        else:
+            _print(BENCHMARKS[name], options, figures, elapsed_s)
+        if stopped_by is not None:
+            error_console().print(f"Stopped by {stopped_by.name}: the other figures were not measured.")
+            raise typer.Exit(128 + stopped_by)
+        raise typer.Exit(ExitCode.VIOLATED if failed else ExitCode.HOLDS)
+
+
+def _measure(benchmark: Benchmark, options: BenchOptions) -> tuple[list[Figure], signal.Signals | None]:
+    """Measure until all figures are known or a signal arrives, which is returned, too."""
+    figures: list[Figure] = []
+    with RunProgress("measuring") as progress:
+        try:
+            figures.extend(benchmark.measure(options, progress.on_part))
+        except KeyboardInterrupt as stop:
+            return figures, signal_of(stop)
+    return figures, None
+
+
+# Output
+
+
+def _print_list(*, as_json: bool) -> None:
+    if as_json:
+        print_document([fields_of(benchmark, "name", "title") for benchmark in BENCHMARKS.values()])
+        return
+    table = plain_table("name", "what it measures")
+    for benchmark in BENCHMARKS.values():
+        table.add_row(benchmark.name, benchmark.title)
+    print_table(output_console(), table)
+
+
+def _print(benchmark: Benchmark, options: BenchOptions, figures: list[Figure], elapsed_s: float) -> None:
+    console = output_console()
+    print_text(console, f"{benchmark.name}: {benchmark.title}", style="bold")
+    quick = ", quick: a fraction of everything" if options.quick else ""
+    print_text(console, f"seed {options.seed}, {options.jobs} processes, {elapsed_s:.0f} s{quick}")
+    print_text(console, ", ".join(f"{name} {version}" for name, version in versions().items()))
+    print_text(console, ", ".join(f"{name} {value}" for name, value in machine().items()))
+    console.print()
+    table = plain_table("figure", "measured", "goal", "")
+    for figure in figures:
+        table.add_row(figure.name, _value(figure), figure.anchor, _judged(figure))
+    print_table(console, table)
+    print_heading(console, "More")
+    for figure in figures:
+        if figure.detail:
+            print_text(console, f"{figure.name}: {figure.detail}", indent=2)
+
+
+def _value(figure: Figure) -> str:
+    number = f"{figure.value:,}" if isinstance(figure.value, int) else f"{figure.value:,.2f}"
+    return f"{number} {figure.unit}".strip()
+
+
+def _judged(figure: Figure) -> Text:
+    if figure.met is None:
+        return Text()
+    if figure.met:
+        return Text("reached", style="green")
+    return Text("MISSED", style="bold red") if figure.binding else Text("not reached", style="yellow")
+
+
+def _document(
+    benchmark: Benchmark, options: BenchOptions, figures: list[Figure], elapsed_s: float, *, failed: bool
+) -> dict[str, Any]:
+    return {
+        "benchmark": benchmark.name,
+        "title": benchmark.title,
+        "result": "missed" if failed else "reached",
+        "options": options,
+        "versions": versions(),
+        "machine": machine(),
+        "elapsed_s": round(elapsed_s, 3),
+        "figures": figures,
+    }

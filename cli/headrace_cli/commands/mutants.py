@@ -1,0 +1,233 @@
+"""``headrace mutants``: check that each broken protocol is caught: of the catalogue, made at random, or the user's own."""
+
+import signal
+from typing import Annotated, Any
+
+import typer
+
+from headrace import HeadraceError, format_time
+from headrace_cli.options.pools import PoolOptions
+from headrace_cli.options.shared import JsonOption, with_options
+from headrace_cli.reports.mutation_report import (
+    automatic_document,
+    exit_code,
+    patch_document,
+    print_automatic,
+    print_patch,
+    print_unreached_code,
+    unreached_document,
+)
+from headrace_cli.runs.mutation import MutationOptions, check_mix, run_automatic, run_patch, run_unreached
+from headrace_cli.terminal.consoles import error_console, output_console
+from headrace_cli.terminal.documents import fields_of, print_document
+from headrace_cli.terminal.exit import ExitCode, tidy_errors
+from headrace_cli.terminal.live_progress import RunProgress
+from headrace_cli.terminal.render import plain_table, print_table
+from headrace_cli.terminal.signals import signal_of
+from headrace_properties.proof.mutants import CATALOGUE, Mutant
+from headrace_properties.proof.mutants.hunt import Hunted, hunt_all
+from headrace_properties.search.parallel import Jobs
+
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
+  headrace mutants
+  headrace mutants "ack before commit" "timers latest first"
+  headrace mutants --list
+  headrace mutants --seeds 100 --jobs 2 --json > matrix.json
+  headrace mutants --master spark://host:7077
+  headrace mutants --automatic --count 40 --seed 7 --modules headrace.worker,headrace.rules
+  headrace mutants --automatic my_job:pipeline --runs 50
+  headrace mutants --patch my.diff
+  headrace mutants --unreached
+
+[bold]Exit codes[/]
+  0 every mutant was killed (of the catalogue: and activated) or is noted as equivalent, 1 one survived,
+  2 usage error, 3 unknown: there is nothing to mutate, 130 interrupted"""
+
+
+class UnknownMutantError(HeadraceError):
+    """There is no such mutant. Fields: name, known."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(name, known)
+        self.name, self.known = name, known
+
+    def __str__(self) -> str:
+        """Suggest similar names."""
+        near = [known for known in self.known if any(word in known.split() for word in self.name.split())]
+        hint = f" Did you mean {' or '.join(map(repr, near[:3]))}?" if near else ""
+        return f"there is no mutant {self.name!r}.{hint} List them with headrace mutants --list"
+
+
+@app.command("mutants", epilog=_EXAMPLES)
+@with_options
+def mutants(
+    options: MutationOptions,
+    pools: PoolOptions,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="Names of mutants. Default: all. With --automatic: MODULE:PIPELINE. Default: the engine.",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Maximum number of runs to kill each mutant.")] = 1_000,
+    list_only: Annotated[  # noqa: FBT002  typer's way
+        bool, typer.Option("--list", help="Describe each mutant without running it.")
+    ] = False,
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Run broken protocols until an invariant catches each, and print which invariant killed which mutant.
+
+    A mutant is the engine with one rule broken. If one survives, or is never activated, the oracles or the faults are too weak.
+    The plan that kills is shrunk; 0 faults means that a healthy run kills, too.
+
+    --automatic makes small random mistakes instead, in the engine's code or in a pipeline of yours, and lists those that nothing
+    notices: mutation testing under faults.
+    """
+    with tidy_errors():
+        check_mix(options, names or [], list_only=list_only)
+        pools.check()
+        if options.chosen:
+            pools.check_here("with --automatic, --patch and --unreached, which change code on this machine")
+            raise typer.Exit(_mutate(options, "".join(names or []), pools.here, as_json=as_json))
+        chosen = _chosen(names or [])
+        if list_only:
+            _print_list(chosen, as_json=as_json)
+            return
+        names_chosen = [mutant.name for mutant in chosen]
+        with pools.pool() as jobs:
+            found, stopped_by = _hunt(names_chosen, seeds, jobs)
+        if as_json:
+            print_document([_document(hunted) for hunted in found])
+        else:
+            _print_matrix(found)
+        if stopped_by is not None:
+            error_console().print(
+                f"Stopped by {stopped_by.name} after {len(found)} of {len(chosen)} mutants."
+            )
+            raise typer.Exit(128 + stopped_by)
+        survivors = [hunted for hunted in found if not hunted.killed or not hunted.activated]
+        raise typer.Exit(ExitCode.VIOLATED if survivors else ExitCode.HOLDS)
+
+
+def _mutate(options: MutationOptions, target: str, jobs: int, *, as_json: bool) -> int:
+    """Do what the options ask for, print it, and return the exit code."""
+    console = output_console()
+    if options.automatic:
+        result = run_automatic(options, target, jobs)
+        if as_json:
+            print_document(automatic_document(result))
+        else:
+            print_automatic(console, result)
+        return exit_code(result) if result.stopped_by is None else 128 + result.stopped_by
+    if options.patch is not None:
+        judged = run_patch(options, jobs)
+        if as_json:
+            print_document(patch_document(judged))
+        else:
+            print_patch(console, judged)
+        return ExitCode.HOLDS if judged.judgement.killed_by else ExitCode.VIOLATED
+    found = run_unreached(options, jobs)
+    if as_json:
+        print_document(unreached_document(found))
+    else:
+        print_unreached_code(console, found)
+    return ExitCode.HOLDS
+
+
+def _chosen(names: list[str]) -> list[Mutant]:
+    for name in names:
+        if name not in CATALOGUE:
+            raise UnknownMutantError(name, tuple(CATALOGUE))
+    return [CATALOGUE[name] for name in dict.fromkeys(names)] or list(CATALOGUE.values())
+
+
+def _hunt(names: list[str], seeds: int, jobs: Jobs) -> tuple[list[Hunted], signal.Signals | None]:
+    """Run the mutants until all are done or a signal arrives, which is returned, too; in the order of the names."""
+    stopped_by = None
+    found: dict[str, Hunted] = {}
+    with RunProgress("hunting") as progress:
+        try:
+            for hunted in hunt_all(names, seeds, jobs):
+                found[hunted.name] = hunted
+                progress.on_part("hunting", len(found), len(names))
+        except KeyboardInterrupt as stop:
+            stopped_by = signal_of(stop)
+    return [found[name] for name in names if name in found], stopped_by
+
+
+# Output
+
+
+def _document(hunted: Hunted) -> dict[str, Any]:
+    mutant = CATALOGUE[hunted.name]
+    faults = [] if hunted.plan is None else hunted.plan.describe()
+    return {
+        **fields_of(hunted, "name", "activated", "killed", "killed_by", "runs", "faults", "directed"),
+        **fields_of(mutant, "section", "wrong", "workload"),
+        **fields_of(hunted, "feed_seed", "message"),
+        "invariant": ", ".join(hunted.breaks),
+        "why_directed": mutant.directed.why if hunted.directed and mutant.directed else "",
+        "fault_schedule": faults if hunted.faults else [],
+    }
+
+
+def _print_list(chosen: list[Mutant], *, as_json: bool) -> None:
+    if as_json:
+        print_document(
+            [
+                {
+                    "invariant": ", ".join(mutant.breaks),
+                    **fields_of(mutant, "name", "section", "rules", "wrong"),
+                }
+                for mutant in chosen
+            ]
+        )
+        return
+    table = plain_table("mutant", "section", "rule", "breaks", "what is wrong")
+    for mutant in chosen:
+        table.add_row(
+            mutant.name, mutant.section, ", ".join(mutant.rules), ", ".join(mutant.breaks), mutant.wrong
+        )
+    print_table(output_console(), table)
+
+
+def _print_matrix(found: list[Hunted]) -> None:
+    console = output_console()
+    table = plain_table("mutant", "breaks", "activated", "killed by", "runs", "faults")
+    for hunted in found:
+        killed_by = ", ".join(hunted.killed_by) or "nothing: it survived"
+        runs = f"{hunted.runs}, directed" if hunted.directed else str(hunted.runs)
+        faults = "-" if hunted.faults is None else str(hunted.faults)
+        activated = "yes" if hunted.activated else "no"
+        table.add_row(hunted.name, ", ".join(hunted.breaks), activated, killed_by, runs, faults)
+    print_table(console, table)
+    console.print()
+    killed = [hunted for hunted in found if hunted.killed]
+    console.print(
+        f"{sum(hunted.activated for hunted in found)} of {len(found)} mutants activated, {len(killed)} killed"
+        f" by {len({oracle for hunted in killed for oracle in hunted.killed_by})} oracles"
+    )
+    for hunted in found:
+        if not hunted.killed:
+            console.print(
+                f"{hunted.name} survived {hunted.runs} runs: {CATALOGUE[hunted.name].wrong}", soft_wrap=True
+            )
+    if len(found) == 1 and killed:
+        _print_kill(killed[0])
+
+
+def _print_kill(hunted: Hunted) -> None:
+    """Print one mutant in full."""
+    assert hunted.plan is not None
+    console = output_console()
+    console.print()
+    console.print(
+        f"{CATALOGUE[hunted.name].wrong} (MillWheel {CATALOGUE[hunted.name].section})", soft_wrap=True
+    )
+    console.print(f"{hunted.killed_by[0]}: {hunted.message}", soft_wrap=True)
+    healed = f", healed at {format_time(hunted.plan.faults.heals_at_us)}" if hunted.faults else ""
+    console.print(f"The smallest plan{healed}:", soft_wrap=True)
+    console.print("\n".join(hunted.plan.describe()), soft_wrap=True)

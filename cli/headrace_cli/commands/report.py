@@ -1,0 +1,250 @@
+"""``headrace paper report``: run the paper's evaluation and write REPORT.md."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from headrace import HeadraceError
+from headrace.api.json_text import JsonError
+from headrace_benchmarks.section8.experiment import FULL, QUICK, ExperimentSize
+from headrace_benchmarks.section8.experiments import EXPERIMENTS
+from headrace_benchmarks.section8.markdown import DATA, PLOTS, render
+from headrace_benchmarks.section8.plots import draw
+from headrace_benchmarks.section8.reporting import (
+    ExperimentReport,
+    calibration_document,
+    measure,
+    problems,
+    provenance,
+    sha256,
+)
+from headrace_cli.options.shared import JobsOption, JsonOption
+from headrace_cli.terminal.consoles import output_console
+from headrace_cli.terminal.documents import print_document
+from headrace_cli.terminal.exit import ExitCode, UnknownChoiceError, UnwritableFileError, tidy_errors
+from headrace_cli.terminal.files import ForceOption, OutputFiles, write_bytes
+from headrace_cli.terminal.live_progress import RunProgress
+from headrace_cli.terminal.render import counted
+
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
+  headrace paper report --quick --output /tmp/REPORT.md
+  headrace paper report --only figure-13
+  headrace paper report --check
+
+[bold]Exit codes[/]
+  0 written, or checked without a difference, 1 a number differs from what the code computes, 2 usage error, 130 interrupted"""
+
+
+class UnreadableReportError(HeadraceError):
+    """A report cannot be read. Fields: path, reason."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        """Say which file and why."""
+        return f"cannot read report {self.path}: {self.reason}. Write it with headrace paper report"
+
+
+@app.command("report", epilog=_EXAMPLES)
+def report(
+    quick: Annotated[  # noqa: FBT002  typer's way
+        bool, typer.Option("--quick", help="Use fewer seeds and sizes: minutes instead of half an hour.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Run (with --check: repeat) only this experiment: {', '.join(EXPERIMENTS)}.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help=f"Number of runs at each point. Default: {FULL.seeds}, or {QUICK.seeds} with --quick."
+        ),
+    ] = None,
+    jobs: JobsOption = None,
+    update: Annotated[  # noqa: FBT002  typer's way
+        bool,
+        typer.Option(
+            "--update", help="With --only: replace these experiments in the report and keep the others."
+        ),
+    ] = False,
+    output: Annotated[
+        Path,
+        typer.Option(metavar="FILE.md", help=f"The report; its data and pictures go into {PLOTS} beside it."),
+    ] = Path("REPORT.md"),
+    check: Annotated[  # noqa: FBT002  typer's way
+        bool,
+        typer.Option(
+            "--check", help="Write nothing; list where the report differs from what the code computes."
+        ),
+    ] = False,
+    again: Annotated[
+        int, typer.Option(min=0, help="With --check: number of runs of each experiment to repeat.")
+    ] = 1,
+    force: ForceOption = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Run MillWheel's evaluation (Section 8) on the calibrated simulated cluster, and write the results beside the paper's.
+
+    Times are simulated, except in one chapter on real time. The data of the report contain the figures of every run; simulated
+    runs can be repeated exactly.
+    """
+    with tidy_errors():
+        if check:
+            _check(output, again, only or [], as_json=as_json)
+            return
+        size = QUICK if quick else FULL
+        size = ExperimentSize(seeds or size.seeds, size.quick)
+        names = _chosen(only or [], size)
+        before = _to_update(output, size) if update else None
+        files = _files(output, names, force=force or update)
+        command = _command(names, size) if before is None else before.provenance.command
+        found = _measure(names, size, jobs or os.cpu_count() or 1, command)
+        if before is not None:
+            found = before.updated(found)
+        _write(found, output, files)
+        if as_json:
+            print_document(msgspec.json.decode(found.to_bytes()))
+        elif not files.failed:
+            output_console().print(f"{output}: {counted(len(found.measured), 'experiment')}", soft_wrap=True)
+        raise typer.Exit(files.code(ExitCode.HOLDS))
+
+
+def _refuse_unknown(only: list[str]) -> None:
+    for name in only:
+        if name not in EXPERIMENTS:
+            raise UnknownChoiceError("experiment", name, tuple(EXPERIMENTS))
+
+
+def _chosen(only: list[str], size: ExperimentSize) -> list[str]:
+    _refuse_unknown(only)
+    return [
+        name for name, entry in EXPERIMENTS.items() if name in only or (not only and entry.is_usual(size))
+    ]
+
+
+def _to_update(output: Path, size: ExperimentSize) -> ExperimentReport:
+    """Read the report in which some experiments are to be replaced.
+
+    Raises:
+        UnreadableReportError: there is none, or it was made with other versions, sizes or parameters.
+    """
+    before = _read(output)
+    if (before.quick, before.calibration) != (size.quick, calibration_document()):
+        raise UnreadableReportError(
+            str(output), "it was made with other sizes or other parameters of the model"
+        )
+    here = provenance(before.provenance.command)
+    if before.provenance.versions != here.versions:
+        raise UnreadableReportError(str(output), "it was made with other versions of Python or of packages")
+    return before
+
+
+def _read(output: Path) -> ExperimentReport:
+    try:
+        return ExperimentReport.from_bytes(_data(output).read_bytes())
+    except OSError as error:
+        raise UnreadableReportError(str(error.filename), error.strerror or str(error)) from error
+    except JsonError as error:
+        raise UnreadableReportError(str(_data(output)), str(error)) from error
+
+
+def _command(names: list[str], size: ExperimentSize) -> str:
+    """Return the command that reproduces the report."""
+    words = ["headrace paper report"]
+    words += ["--quick"] if size.quick else []
+    words += [f"--only {name}" for name in names] if names != _chosen([], size) else []
+    default = QUICK if size.quick else FULL
+    words += [f"--seeds {size.seeds}"] if size.seeds != default.seeds else []
+    return " ".join(words)
+
+
+def _measure(names: list[str], size: ExperimentSize, jobs: int, command: str) -> ExperimentReport:
+    with RunProgress("report") as progress:
+        measured = measure(names, size, jobs, lambda done, total, name: progress.advance(done / total, name))
+    return ExperimentReport(provenance(command), size.quick, calibration_document(), measured)
+
+
+def _files(output: Path, names: list[str], *, force: bool) -> OutputFiles:
+    """Make the directories, and check before the measurements that all files can be written."""
+    files = OutputFiles(force=force)
+    try:
+        _data(output).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnwritableFileError(str(output), error.strerror or str(error), "--output") from error
+    for path in (output, _data(output), *(_plot(output, name) for name in names)):
+        files.claim(path, "--output")
+    return files
+
+
+def _write(found: ExperimentReport, output: Path, files: OutputFiles) -> None:
+    pictures = {_plot(output, experiment.name): draw(experiment) for experiment in found.measured}
+    measured = tuple(
+        msgspec.structs.replace(experiment, plot_sha256=sha256(data))
+        for experiment, data in zip(found.measured, pictures.values(), strict=True)
+    )
+    found = msgspec.structs.replace(found, measured=measured)
+    contents = pictures | {_data(output): found.to_bytes(), output: render(found).encode()}
+    for path, data in contents.items():
+        files.write(path, "--output", write_bytes(data))
+
+
+def _check(output: Path, again: int, only: list[str], *, as_json: bool) -> None:
+    _refuse_unknown(only)
+    found = _differences(output, again, only)
+    if as_json:
+        print_document({"report": str(output), "problems": found})
+    else:
+        for problem in found or ["no differences from what the code computes"]:
+            output_console().print(f"{output}: {problem}", soft_wrap=True)
+    raise typer.Exit(ExitCode.VIOLATED if found else ExitCode.HOLDS)
+
+
+def _differences(output: Path, again: int, only: list[str]) -> list[str]:
+    """List differences: first in the files, then from running again."""
+    found = _read(output)
+    try:
+        text = output.read_text(encoding="utf-8")
+        pictures = {
+            measured.name: sha256(_plot(output, measured.name).read_bytes()) for measured in found.measured
+        }
+    except OSError as error:
+        raise UnreadableReportError(str(error.filename), error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise UnreadableReportError(str(output), str(error)) from error
+    differences = [
+        f"line {number} contradicts the report's data: {line}"
+        for number, (line, wanted) in enumerate(_side_by_side(text, render(found)), 1)
+        if line != wanted
+    ]
+    differences += [
+        f"the picture of {measured.name} was changed"
+        for measured in found.measured
+        if pictures[measured.name] != measured.plot_sha256
+    ]
+    return differences + list(problems(found, again, only))
+
+
+def _side_by_side(text: str, wanted: str) -> list[tuple[str, str]]:
+    lines, others = text.splitlines(), wanted.splitlines()
+    longest = max(len(lines), len(others))
+    lines += ["(missing)"] * (longest - len(lines))
+    others += ["(missing)"] * (longest - len(others))
+    return list(zip(lines, others, strict=True))
+
+
+def _data(output: Path) -> Path:
+    return output.parent / DATA
+
+
+def _plot(output: Path, name: str) -> Path:
+    return output.parent / PLOTS / f"{name}.svg"

@@ -1,0 +1,165 @@
+"""``headrace paper scenario``: run scenarios from the papers."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace import UserCodeError
+from headrace_cli.options.protocols import WithoutOption, protocol_without
+from headrace_cli.options.shared import JsonOption, with_options
+from headrace_cli.reports.pictures import Showing, print_saved
+from headrace_cli.terminal.consoles import output_console
+from headrace_cli.terminal.documents import fields_of, invariants_document, print_document
+from headrace_cli.terminal.exit import (
+    RESULT_WORDS,
+    ExitCode,
+    UnknownChoiceError,
+    exit_code_of_run,
+    print_stop,
+    tidy_errors,
+)
+from headrace_cli.terminal.render import (
+    plain_table,
+    print_heading,
+    print_lines,
+    print_table,
+    print_text,
+    print_verdicts,
+    print_violations,
+)
+from headrace_scenarios.catalogue import SCENARIOS
+from headrace_scenarios.pictures.event_time import ChartError, check_chart
+from headrace_scenarios.scenario import Scenario, ScenarioRun
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Run scenarios from the papers.")
+
+_LIST_EXAMPLES = "[bold]Example[/]\n  headrace paper scenario list"
+
+_RUN_EXAMPLES = """[bold]Examples[/]
+  headrace paper scenario run zombie-timer
+  headrace paper scenario run zombie-timer --without sequencers --explain
+  headrace paper scenario run zombie-timer --without sequencers --html zombie.html
+  headrace paper scenario run dataflow-fig14 --chart sessions.svg
+
+[bold]Exit codes[/]
+  0 nothing is violated, 1 an invariant is violated, 2 usage error, 3 nothing could be judged"""
+
+
+@app.command("list", epilog=_LIST_EXAMPLES)
+def list_scenarios(
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+) -> None:
+    """List the scenarios."""
+    if as_json:
+        print_document([_summary(scenario) for scenario in SCENARIOS.values()])
+        return
+    table = plain_table("name", "what happens", "in the papers")
+    for scenario in SCENARIOS.values():
+        table.add_row(scenario.name, scenario.title, scenario.source)
+    print_table(output_console(), table)
+
+
+@app.command("run", epilog=_RUN_EXAMPLES)
+@with_options
+def run_scenario(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Name of a scenario; [bold]headrace paper scenario list[/] shows them."
+        ),
+    ],
+    showing: Showing,
+    without: WithoutOption = None,
+    chart: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Draw the Dataflow paper's figure: FILE.svg, FILE.png or FILE.html."
+        ),
+    ] = None,
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Run a scenario, and print its story, its timeline and the verdicts of the invariants."""
+    with tidy_errors():
+        scenario = _find(name)
+        protocol_without(without)
+        files = showing.files()
+        if chart is not None:
+            _check_chart(scenario, chart)
+            files.claim(chart, "--chart")
+        told = _tell(scenario, without or "")
+        code = exit_code_of_run(told.verdicts)
+        subtitle = f"{scenario.source}; protocol: {told.protocol}"
+        if as_json:
+            story = showing.document(told.history, told.verdicts, [told.pipeline])
+            print_document(_document(told, code) | story)
+        else:
+            _print(told)
+            showing.print_story(output_console(), told.history, told.verdicts, [told.pipeline])
+        showing.save(
+            files, told.history, told.verdicts,
+            title=scenario.title, subtitle=subtitle, pipelines=[told.pipeline],
+        )  # fmt: skip
+        if chart is not None and told.drawing is not None:
+            files.write(chart, "--chart", told.drawing.save)
+        if not as_json:
+            print_saved(output_console(), files.saved)
+        raise typer.Exit(files.code(code))
+
+
+def _find(name: str) -> Scenario:
+    if name not in SCENARIOS:
+        raise UnknownChoiceError("scenario", name, tuple(SCENARIOS))
+    return SCENARIOS[name]
+
+
+def _check_chart(scenario: Scenario, path: Path) -> None:
+    """Check before the run that there is a figure to draw."""
+    if not scenario.drawn:
+        raise ChartError(
+            str(path), f"{scenario.name} has no figure of the Dataflow paper; --html draws any run"
+        )
+    check_chart(path)
+
+
+def _tell(scenario: Scenario, without: str) -> ScenarioRun:
+    """Run it. Without a part of the protocol, the scenario's own code may fail: that is the result."""
+    try:
+        return scenario.run(without)
+    except UserCodeError as error:
+        print_stop(error)
+        raise typer.Exit(ExitCode.VIOLATED) from error
+
+
+def _print(told: ScenarioRun) -> None:
+    console = output_console()
+    scenario = told.scenario
+    print_text(console, scenario.title, style="bold")
+    print_text(console, f"{scenario.source}; protocol: {told.protocol}", style="dim")
+    console.print()
+    for paragraph in scenario.story.split("\n\n"):
+        print_text(console, " ".join(paragraph.split()))
+    console.print()
+    print_lines(console, told.timeline)
+    print_heading(console, "What happened")
+    for sentence in told.conclusion:
+        print_text(console, sentence, indent=2)
+    print_heading(console, "Invariants")
+    print_verdicts(console, told.verdicts)
+    print_violations(console, told.verdicts)
+
+
+def _summary(scenario: Scenario) -> dict[str, Any]:
+    return fields_of(scenario, "name", "title", "source", "story")
+
+
+def _document(told: ScenarioRun, code: ExitCode) -> dict[str, Any]:
+    return {
+        **_summary(told.scenario),
+        "protocol": told.protocol,
+        "result": RESULT_WORDS[code],
+        "digest": told.history.digest(),
+        "conclusion": told.conclusion,
+        "invariants": invariants_document(told.verdicts),
+        "timeline": told.timeline.splitlines(),
+    }

@@ -1,0 +1,1 @@
+"""What commands say of a result, for people and as JSON."""

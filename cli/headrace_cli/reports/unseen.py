@@ -1,0 +1,70 @@
+"""What ``headrace verify`` has not seen: the chance of news, and the lines of user code that no run reached."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from headrace_cli.terminal.documents import fields_of
+from headrace_cli.terminal.render import counted, print_text
+from headrace_properties.search.verification import Verification
+
+_STOPPED = {
+    "quiet": "The search stopped since the runs had little more to show (--until-quiet).",
+    "minutes": "The search stopped after its time (--minutes).",
+}
+
+
+def print_unseen(console: Console, found: Verification) -> None:
+    """Print how much of what can happen has probably not been seen."""
+    if found.stopped_for:
+        print_text(console, _STOPPED[found.stopped_for])
+    if not found.novelty.runs or found.exploration is not None:
+        return
+    shown = counted(found.novelty.things, "kind")
+    print_text(
+        console,
+        f"{shown} of behaviour seen; chance that the next run shows a new one: {_chance(found.novelty.chance)}",
+    )
+    if found.code.things:
+        branches = counted(found.code.things, "branch").replace("branchs", "branches")
+        watched = counted(found.code.runs, "watched run")
+        news = f"chance that the next takes a new one: {_chance(found.code.chance)}"
+        print_text(console, f"{branches} of your code taken in {watched}; {news}")
+
+
+def print_unreached(console: Console, found: Verification) -> None:
+    """List the lines of user code that no watched run reached."""
+    for file, lines in groupby(found.unreached, lambda place: place[0]):
+        named = ", ".join(line_ranges(line for _, line in lines))
+        print_text(console, f"{shown_path(file)}: no watched run reached line {named}", indent=2)
+
+
+def unseen_document(found: Verification) -> dict[str, Any]:
+    """Return it for ``--json``."""
+    return {
+        "behaviour": {"seen": found.novelty.things, **fields_of(found.novelty, "chance", "curve")},
+        "branches": {"seen": found.code.things, **fields_of(found.code, "chance", "curve")},
+        "watched_runs": found.code.runs,
+        "unreached_lines": [{"file": file, "line": line} for file, line in found.unreached],
+        "stopped_for": found.stopped_for,
+    }
+
+
+def _chance(chance: float) -> str:
+    return f"about {chance:.1%}" if chance < 0.1 else f"about {chance:.0%}"
+
+
+def line_ranges(lines: Iterable[int]) -> Iterator[str]:
+    """Write successive lines as one range."""
+    for _, group in groupby(enumerate(lines), lambda pair: pair[1] - pair[0]):
+        numbers = [line for _, line in group]
+        yield str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
+
+
+def shown_path(file: str) -> str:
+    """Write a path relative to the current directory, if it is below."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

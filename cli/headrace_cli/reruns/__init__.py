@@ -1,0 +1,1 @@
+"""Recorded trials that are made again: what `headrace replay` does."""

@@ -1,0 +1,128 @@
+"""Recorded trials of Spark jobs and sinks that are made again."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from headrace import HistoryFormatError
+from headrace_cli.options.program_options import script_of
+from headrace_cli.reruns.reruns import ReplayOptions, Rerun
+from headrace_cli.targets.spark_loading import load_spark_target
+from headrace_cli.terminal.documents import finding_document
+from headrace_cli.terminal.files import OutputFiles, write_bytes
+from headrace_properties.findings import Finding
+from headrace_properties.replays import ReplayFile
+from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
+from headrace_properties.target import SparkSource
+from headrace_scenarios.pictures.side_by_side import side_by_side_html
+
+if TYPE_CHECKING:
+    from headrace_properties.spark_jobs.explaining import Explanation
+    from headrace_properties.spark_jobs.targets import SparkTarget
+
+
+def rerun_spark(
+    replay: ReplayFile, source: SparkSource, trial: QueryTrial | SinkTrial, options: ReplayOptions
+) -> Rerun:
+    """Make a trial of a Spark job or a sink again.
+
+    Args:
+        replay: what was recorded.
+        source: its source.
+        trial: its trial.
+        options: what is shown.
+
+    Raises:
+        HistoryFormatError: the file has implausible numbers.
+        HeadraceError: the job is not there, or PySpark is missing.
+    """
+    from headrace_sim.spark.versions import LET_THROUGH  # noqa: PLC0415  it needs PySpark
+
+    loaded = _loaded(source, trial, options, (replay.versions or {}).get(LET_THROUGH, ""))
+    from headrace_properties.spark_trials import Again  # noqa: PLC0415  it needs PySpark
+
+    again, showing = Again(replay, trial, replace(loaded, limits=options.limits)), options.showing
+    if again.wrong:
+        raise HistoryFormatError("replay file", str(options.path), again.wrong)
+    found, explanation = again.finding, None
+    if showing.explain or showing.html is not None:
+        explanation = again.explanation()
+    document = {
+        "target": source.name,
+        "recorded": {kind.title: replay.found[kind.family][kind.name] for kind in replay.kinds},
+        "finding": None if found is None else finding_document(found),
+    }
+    return Rerun(
+        () if found is None else (found.kind,),
+        again.changes,
+        lambda: document | ({"explanation": explanation} if showing.explain else {}),
+        partial(
+            _tell,
+            replay,
+            found,
+            tuple(again.of_another_release.values()),
+            explanation if showing.explain else None,
+        ),
+        partial(_save, source.name, found, explanation, showing.html),
+    )
+
+
+def _loaded(
+    source: SparkSource, trial: QueryTrial | SinkTrial, options: ReplayOptions, let_through: str
+) -> "SparkTarget":
+    """Load a target, or run the program that starts it, whose surroundings last as long as the command."""
+    seed = trial.feed_seed
+    from headrace_properties.spark_jobs.laboratory import laboratory_on  # noqa: PLC0415
+
+    is_real = isinstance(trial, SinkTrial) and bool(trial.spark)
+    lets = let_through.split(", ") if let_through else ()
+    engine = laboratory_on("spark", source.postgres or "", 1, lets, source.batches or 0) if is_real else None
+    if not source.is_program:
+        return load_spark_target(
+            source.name, source.schemas, source.feed, seed, samples=source.samples,
+            laboratory=engine, version=source.version,
+        )  # fmt: skip
+    from headrace_properties.program_trials import in_laboratory, read_program  # noqa: PLC0415
+    from headrace_properties.spark_jobs.programs import ProgramInput, program_of  # noqa: PLC0415
+    from headrace_properties.spark_jobs.upgrades import earlier_of_program  # noqa: PLC0415
+    from headrace_sim.spark.client.scripts import surroundings  # noqa: PLC0415
+
+    assert options.context is not None
+    script = script_of(source.name, source.arguments, options.environment, source.stand_ins)
+    script = replace(script, schemas=source.schemas)
+    module = options.context.with_resource(surroundings(script))
+    run, laboratory, is_read = read_program(script, module, engine and replace(engine, script=script))
+    given = ProgramInput(feed_name=source.feed, keys=source.keys, samples=source.samples)
+    target = program_of(script, run, given, seed, source.query).queries[source.query]
+    if source.version:
+        target = replace(target, earlier=earlier_of_program(source.version, script, source.query))
+    return in_laboratory(target, source.query, run, given, laboratory, is_read=is_read)
+
+
+def _tell(
+    replay: ReplayFile,
+    found: Finding | None,
+    versions: tuple[str, ...],
+    explanation: "Explanation | None",
+    console: Console,
+) -> None:
+    lines = [*([] if found is None else [f"  {found}"]), *versions]
+    if found is not None and not replay.shows(found.kind):
+        lines.append(f"Recorded was: {', '.join(kind.title for kind in replay.kinds)}")
+    for line in (*lines, *(explanation.paragraphs() if explanation else ())):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _save(
+    name: str, found: Finding | None, explanation: "Explanation | None", path: Path | None, files: OutputFiles
+) -> None:
+    """Save the page with both runs, if it is asked for."""
+    if path is None:
+        return
+    said = "Nothing is violated." if found is None else f"{found.kind.title}: {found}"
+    runs, difference = (explanation.runs, explanation.difference) if explanation else ((), ())
+    page = side_by_side_html(runs, title=name, said=said, difference=difference)
+    files.write(path, "--html", write_bytes(page.encode()))

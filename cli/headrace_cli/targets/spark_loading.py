@@ -1,0 +1,236 @@
+"""``headrace verify`` for Spark: a ``foreachBatch`` function, a function that starts a query, or a `SparkJob`.
+
+PySpark is imported only when such a target is named.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from headrace import OptionsError, Pipeline
+from headrace_cli.options.confinement import names_of
+from headrace_cli.options.invariants import invariants_named
+from headrace_cli.targets.loading import DEFAULT_FEED, load_named, load_target, picked
+from headrace_properties.pipeline_target import Search
+from headrace_properties.search.limits import CodeLimits
+from headrace_properties.target import TargetError, spark_source
+from headrace_properties.target_kinds import TargetKind, check_allowed
+
+if TYPE_CHECKING:
+    from headrace_properties.program_trials import ProgramTrials
+    from headrace_properties.spark_jobs.laboratory import Laboratory
+    from headrace_properties.spark_jobs.targets import SparkTarget
+    from headrace_properties.spark_trials import SparkTrials
+    from headrace_sim.spark.client.scripts import Script
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """What is known of a Spark job, as the command line has it.
+
+    Attributes:
+        schemas: Of its input.
+        feed_name: What its module calls its rows.
+        keys: Of tables: ``table=column,column``.
+        promises: Those to judge by; none: all.
+        allow: On what its outcome may depend.
+        allow_unknown: Promises that need not be tested.
+        duplicates: Whether the source may deliver a row twice.
+        samples: Files with rows of its input: ``name=file``, or a file alone.
+        versions: That before, from whose checkpoint it is to go on; one at most.
+    """
+
+    schemas: Sequence[str]
+    feed_name: str
+    keys: Sequence[str]
+    promises: Sequence[str]
+    allow: str
+    allow_unknown: str
+    duplicates: bool
+    samples: Sequence[str] = ()
+    versions: Sequence[str] = ()
+
+    @property
+    def version(self) -> str:
+        """Return that before, or "". Raise `OptionsError` if there are several."""
+        if len(self.versions) > 1:
+            raise OptionsError("version", ", ".join(self.versions), "one name: of the version before")
+        return next(iter(self.versions), "")
+
+
+def spark_trials(
+    name: str, search: Search, options: SparkOptions, limits: CodeLimits, laboratory: "Laboratory | None"
+) -> "SparkTrials":
+    """Load a Spark job or sink, and say how it is tried.
+
+    Args:
+        name: ``MODULE:FUNCTION`` or ``MODULE:JOB``.
+        search: How many schedules, and of which seed.
+        options: What is known of it.
+        limits: Of each call of its code.
+        laboratory: Where it is tried on the real Spark; None: it is simulated.
+
+    Raises:
+        HeadraceError: The target is not there, is no Spark job, or PySpark is missing.
+
+    """
+    schemas, samples = schemas_named(name, options.schemas), _samples(options.samples)
+
+    def target_of(seed: int) -> "SparkTarget":
+        target = load_spark_target(
+            name, schemas, options.feed_name, seed, options.keys, samples, laboratory, options.version
+        )
+        promises = picked(name, target.promises, options.promises)
+        return dataclasses.replace(target, promises=promises, limits=limits)
+
+    target = target_of(search.seed)
+    from headrace_properties.spark_jobs.laboratory import batches_and_server  # noqa: PLC0415
+    from headrace_properties.spark_jobs.named_targets import causes_named  # noqa: PLC0415
+    from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
+
+    source = spark_source(name, schemas, options.feed_name, target.keys, samples)
+    source = structs.replace(source, version=options.version, **batches_and_server(laboratory))
+    names = names_of(options.allow)
+    check_allowed(names, target.kind)
+    unknown = invariants_named(options.allow_unknown, (), target.promises)
+    return SparkTrials(
+        target, target_of, source, search.seed, search.runs, causes_named(names), options.duplicates, unknown,
+    )  # fmt: skip
+
+
+def program_trials(
+    script: "Script",
+    module: ModuleType,
+    query: str,
+    search: Search,
+    options: SparkOptions,
+    limits: CodeLimits,
+    laboratory: "Laboratory | None",
+) -> "ProgramTrials":
+    """Run a program, and say how its queries are tried.
+
+    Args:
+        script: The program.
+        module: Its own, whose surroundings are in force.
+        query: The only one that is wanted, or "".
+        search: How many schedules, and of which seed.
+        options: What is known of it.
+        limits: Of each call of its code.
+        laboratory: Where they are tried on the real Spark; None: they are simulated.
+
+    Raises:
+        HeadraceError: The program is not there, starts no query, or does something that is refused.
+
+    """
+    from headrace_properties.program_trials import TrialOptions, trials_of_program  # noqa: PLC0415
+    from headrace_properties.spark_jobs.named_targets import causes_named, keys_named  # noqa: PLC0415
+    from headrace_properties.spark_jobs.programs import ProgramInput  # noqa: PLC0415
+
+    names = names_of(options.allow)
+    given = ProgramInput(
+        feed_name=options.feed_name,
+        keys=keys_named(options.keys),
+        samples=_samples(options.samples),
+        limits=limits,
+    )
+    how = TrialOptions(
+        search.seed,
+        search.runs,
+        causes_named(names),
+        options.duplicates,
+        laboratory=laboratory,
+        version=options.version,
+    )
+    trials = trials_of_program(script, module, given, how, query)
+    for part in trials.parts:
+        part.target = dataclasses.replace(
+            part.target, promises=picked(script.name, part.target.promises, options.promises)
+        )
+        part.allow_unknown = invariants_named(options.allow_unknown, (), part.target.promises)
+    return trials
+
+
+def load_spark_target(
+    name: str,
+    schemas: str | Mapping[str, str] | None,
+    feed_name: str,
+    seed: int,
+    keys: Sequence[str] = (),
+    samples: Mapping[str, str] | None = None,
+    laboratory: "Laboratory | None" = None,
+    version: str = "",
+) -> "SparkTarget":
+    """Import a Spark job or sink, or a pipeline that the real Spark hosts, and what it is tried with.
+
+    Args:
+        name: ``MODULE:NAME``.
+        schemas: Of its input.
+        feed_name: What the module calls its rows.
+        seed: Of the rows.
+        keys: Of tables: ``table=column,column``.
+        samples: Files with rows of its input, by the name of the source.
+        laboratory: Where it is tried on the real Spark; None: it is simulated.
+        version: ``MODULE:NAME`` of that before, from whose checkpoint it goes on, or "".
+
+    Raises:
+        HeadraceError: It is not there, is no Spark job, or PySpark is missing.
+
+    """
+    try:
+        from headrace_properties.spark_jobs.named_targets import hosted_target, keys_named, spark_target_on  # noqa: PLC0415
+        from headrace_properties.spark_jobs.upgrades import Earlier  # noqa: PLC0415
+        from headrace_sim.spark.client.sessions import ModuleSession, connected  # noqa: PLC0415
+    except ModuleNotFoundError:
+        import headrace.spark  # noqa: F401, PLC0415  it says which packages are missing
+
+        raise
+    with connected(ModuleSession()):  # for modules that get a session when they are imported
+        module, found = load_named(name)
+    if isinstance(found, Pipeline) and laboratory is not None:
+        hosted = load_target(name, feed_name)
+        return hosted_target(name, found, hosted.feed(seed), hosted.promises, seed, laboratory)
+    feed = getattr(module, feed_name, None)
+    if feed is None and feed_name != DEFAULT_FEED:
+        problem = f"module {module.__name__!r} has no {feed_name!r} with the rows of its input"
+        raise TargetError(
+            name, problem, "Write it as batches of rows, or leave --feed out: rows are then drawn"
+        )
+    if samples and feed_name != DEFAULT_FEED:
+        raise TargetError(name, "--feed and --sample both give its rows", "Give one of them")
+    target = spark_target_on(
+        laboratory, name, found, module=module, schemas=schemas, feed=None if samples else feed,
+        seed=seed, keys=keys_named(keys), samples=samples,
+    )  # fmt: skip
+    if not version or target.kind is TargetKind.SINK:  # which refuses it
+        return target
+    before = load_spark_target(version, schemas, DEFAULT_FEED, seed, samples=samples)
+    return dataclasses.replace(target, earlier=Earlier(version, before.job, nullcontext))
+
+
+def _samples(given: Sequence[str]) -> dict[str, str]:
+    """Return the file of each source: ``clicks=clicks.jsonl``, or ``clicks.jsonl`` of the only one."""
+    named = re.compile(r"(?:([\w.-]+)=)?(.*)", re.DOTALL)
+    return {found[1] or "": found[2] for option in given if (found := named.fullmatch(option))}
+
+
+def schemas_named(name: str, given: Sequence[str]) -> str | Mapping[str, str] | None:
+    """``word STRING`` is for all parameters, ``events=word STRING`` for one."""
+    pairs = [
+        (parameter.strip(), columns)
+        for parameter, equals, columns in (option.partition("=") for option in given)
+        if equals
+    ]
+    if not pairs:
+        return given[0] if given else None
+    if len(pairs) < len(given) or not all(re.fullmatch(r"[\w.-]+", name) for name, _ in pairs):
+        raise TargetError(
+            name,
+            "--schema is given with a parameter's name and without",
+            "Write each as --schema PARAMETER=COLUMNS",
+        )
+    return dict(pairs)

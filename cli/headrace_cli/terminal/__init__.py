@@ -1,0 +1,1 @@
+"""The terminal: what commands print, how they end, and the files that they write."""
