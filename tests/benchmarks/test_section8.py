@@ -193,8 +193,8 @@ def test_an_experiment_without_its_requirements_is_left_out_unless_requested() -
 
 @pytest.mark.spark
 def test_the_points_on_spark_are_the_existing_jobs() -> None:
-    beside = pytest.importorskip("headrace_benchmarks.spark_beside")
-    assert tuple(beside.JOBS) == JOBS
+    counts = pytest.importorskip("headrace_benchmarks.spark_counts")
+    assert tuple(counts.STREAMS) == JOBS
 
 
 def test_figures_of_several_units_get_a_row_per_point_beside_the_papers_number() -> None:

@@ -4,9 +4,9 @@ PySpark is imported only when the experiment runs: other reports do not need it.
 """
 
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
-from headrace import MILLISECOND
 from headrace_benchmarks.section8.experiment import Experiment, RunSample
 
 KEYS, RECORDS, TRIES, STOPS = 10_000, 500_000, 20, 5
@@ -17,13 +17,13 @@ JOBS = (
     "transformWithState by hand",
     "groupBy().count()",
 )
-"""Names in `headrace_benchmarks.spark_beside.JOBS`."""
+"""Names in `headrace_benchmarks.spark_counts.STREAMS`."""
 
 
 def sample(point: str, _seed: int) -> RunSample:
     """Measure one job."""
     from headrace.spark import session  # noqa: PLC0415  an extra
-    from headrace_benchmarks.spark_beside import job_times  # noqa: PLC0415  imports PySpark
+    from headrace_benchmarks.spark_counts import job_times  # noqa: PLC0415  imports PySpark
 
     with (
         TemporaryDirectory(ignore_cleanup_errors=True) as place,
@@ -32,9 +32,9 @@ def sample(point: str, _seed: int) -> RunSample:
         found = job_times(spark, point, KEYS, RECORDS, Path(place), tries=TRIES, stops=STOPS)
     values = (
         (point, THROUGHPUT, found.records_per_s),
-        (point, LATENCY, found.latency_us / MILLISECOND),
-        (point, "longest latency, ms", max(found.latencies_us) / MILLISECOND),
-        (point, RECOVERY, found.recovery_us / MILLISECOND),
+        (point, LATENCY, median(found.latencies_s) * 1_000),
+        (point, "longest latency, ms", max(found.latencies_s) * 1_000),
+        (point, RECOVERY, median(found.recoveries_s) * 1_000),
     )
     return RunSample(point, 0, values)
 
