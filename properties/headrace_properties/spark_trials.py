@@ -39,6 +39,7 @@ from headrace_sim.spark.real.wire import SparkAnswer
 from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFaultKind
 from headrace_sim.spark.sinks import ALLOWED, OneTrial
 from headrace_sim.spark.sinks.sink_reports import Progress
+from headrace_sim.spark.sinks.story import OtherRows
 from headrace_sim.spark.versions import INSTALLED, differing
 
 
@@ -245,6 +246,7 @@ class Again:
         self.changes += tuple(self.of_another_release)
         self.finding: Finding | None = None
         self._sink: OneTrial | None = None
+        self._rows: OtherRows | None = None
         remember(replay.answers or {})
         if self.wrong:
             return
@@ -263,12 +265,13 @@ class Again:
             self._sink = smaller.try_fault(trial.fault)
             if trial.promise:
                 self.finding = smaller.broken_again(trial)
+                self._rows = smaller.rows_beside(trial, self._sink.given)
                 return
             seed, kept = trial.feed_seed, trial.kept
-            shown = [finding_of_sink(found, seed, kept) for found in self._sink.findings]
-            shown += [question_of_sink(asked, seed, kept) for asked in self._sink.questions]
-            same = [found for found in shown if replay.shows(found.kind)]
-            self.finding = next(iter(same or shown), None)
+            shown = [(finding_of_sink(found, seed, kept), found.rows) for found in self._sink.findings]
+            shown += [(question_of_sink(asked, seed, kept), asked.rows) for asked in self._sink.questions]
+            same = [found for found in shown if replay.shows(found[0].kind)]
+            self.finding, self._rows = next(iter(same or shown), (None, None))
 
     def explanation(self) -> Explanation | None:
         """Explain the finding, if there is one."""
@@ -277,8 +280,15 @@ class Again:
                 return None
             if (upgrade := self._target.upgrade) and self.finding.trial.cause is Cause.UPGRADE:
                 return explain_upgrade(upgrade, self.finding.trial)
-            return explain_query(self._target.job, self._target.feed, self.finding.trial)
-        return None if self._sink is None or self.finding is None else explain_sink(self._sink)
+            target = self._target
+            return explain_query(target.job, target.feed, self.finding.trial, target.promises)
+        if self._sink is None or self.finding is None:
+            return None
+        trial, rows = self.finding.trial, self._rows
+        if rows is None:
+            return explain_sink(self._sink)
+        smaller = dataclasses.replace(self._target, feed=narrowed(self._target.feed, trial.kept))
+        return explain_sink(smaller.try_fault(trial.fault, rows=rows), rows)
 
 
 def _answers_to(

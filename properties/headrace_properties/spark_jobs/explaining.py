@@ -7,7 +7,9 @@ from itertools import dropwhile, zip_longest
 from typing import Any
 
 from headrace_properties.findings import Finding
+from headrace_properties.promises import Promise
 from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.feeds.versioned_rows import oldest_first
 from headrace_properties.spark_jobs.job_findings import place_at, schedule_told
 from headrace_properties.spark_jobs.outcomes import without_sink
 from headrace_properties.spark_jobs.runs import run_changed, watched_job
@@ -15,15 +17,18 @@ from headrace_properties.spark_jobs.smaller_feeds import narrowed
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.spark_jobs.upgrades import Upgrade, from_batch
 from headrace_properties.spark_jobs.watching import HandlerCall, journal
+from headrace_sim.deliveries import Batches
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.queries import ATTEMPT, REPLACED, Checkpoint, Event, Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks import OneTrial
+from headrace_sim.spark.sinks.baseline import by_pattern
 from headrace_sim.spark.sinks.contents import Contents
 from headrace_sim.spark.sinks.effects import Effect
-from headrace_sim.spark.sinks.story import shown_items
+from headrace_sim.spark.sinks.sink_reports import LeftOf
+from headrace_sim.spark.sinks.story import OtherRows, shown_items
 
 MOST_LINES = 60
 """Choice: the number of lines shown of a run."""
@@ -68,21 +73,51 @@ class Explanation:
             yield from (f"  {line}" for line in self.difference)
 
 
-def explain_query(job: SparkJob, feed: Feed, trial: QueryTrial) -> Explanation:
+def explain_query(
+    job: SparkJob, feed: Feed, trial: QueryTrial, promises: Sequence[Promise] = ()
+) -> Explanation:
     """Run a trial again, with and without its schedule, and record each step.
 
-    ``feed``: all rows of its input. ``trial``: what to run.
+    What shows undisturbed, since rows are late or come in another order than their versions, is compared with a run in which
+    they do not.
+
+    Args:
+        job: The job.
+        feed: All rows of its input.
+        trial: What to run.
+        promises: Its author's promises.
+
     """
     rows = narrowed(feed, trial.kept)
-    calm, calm_journal = _journaled(job, rows, (trial.schedule or Schedule()).undisturbed)
-    undisturbed = _run("Undisturbed", calm, calm_journal)
-    if trial.schedule is None:
-        return Explanation((undisturbed,))
-    other, journaled = _journaled(job, rows, trial.schedule, trial.changed)
-    title = schedule_told(trial.changed, trial.schedule, rows).capitalize()
+    schedule = trial.schedule or Schedule()
+    calm, calm_journal = _journaled(job, rows, schedule.undisturbed)
+    other_rows: Feed = rows
+    if trial.schedule is not None:
+        title = schedule_told(trial.changed, schedule, rows).capitalize()
+    elif calm.late:
+        schedule, title = Schedule(cuts=(sum(map(len, rows)),)), "With all rows in one batch"
+    elif versioned := rows_by_version(rows, job.input.names, promises, trial.promise):
+        other_rows, title = versioned.batches, f"With {versioned.told}"
+    else:
+        return Explanation((_run("Undisturbed", calm, calm_journal),))
+    other, journaled = _journaled(job, other_rows, schedule, trial.changed)
     parting = _parting_told(calm_journal, journaled, "undisturbed:", "then:       ")
-    struck = _run(title, other, journaled)
+    undisturbed = _run("Undisturbed", calm, calm_journal, other)
+    struck = _run(title, other, journaled, calm)
     return Explanation((undisturbed, struck), parting, _differing(undisturbed, struck))
+
+
+def rows_by_version(
+    batches: Batches, names: Sequence[str], promises: Sequence[Promise], name: str
+) -> OtherRows | None:
+    """Return rows of which the older versions come first; ``None``: they do, or the promise is not about versions.
+
+    ``names``: of the rows' columns. ``name``: of the promise that is broken.
+    """
+    versions = next((promise.versions for promise in promises if promise.name == name), None)
+    ordered = batches if versions is None else oldest_first(batches, names, versions)
+    same = [*map(list, ordered)] == [*map(list, batches)]
+    return None if same else OtherRows("the older versions of each key first", ordered)
 
 
 def _parting_told(calm: Sequence[Any], other: Sequence[Any], *words: str) -> tuple[str, ...]:
@@ -147,10 +182,21 @@ def _journaled(
     return outcome, written
 
 
-def _run(title: str, outcome: Outcome, journaled: Sequence[Any]) -> Run:
+def _run(title: str, outcome: Outcome, journaled: Sequence[Any], other: Outcome | None = None) -> Run:
+    """Tell of a run. ``other``: with which it is compared; if its batches have other rows, these are shown."""
     lines, strikes, again = list[str](), list[int](), list[int]()
     tried = set[tuple[int, int, int]]()
+    given, compared = (
+        {batch.number: sorted(batch.rows, key=repr) for batch in each.batches}
+        for each in (outcome, other or outcome)
+    )
+    rows = {batch.number: batch.rows for batch in outcome.batches}
+    shown = set(given) if given != compared else set[int]()
     for attempt, calls in _attempts(journaled):
+        if attempt.batch in shown:
+            shown.remove(attempt.batch)
+            strikes += [len(lines)] * (given[attempt.batch] != compared.get(attempt.batch, []))
+            lines.append(_batch_told(attempt.batch, rows[attempt.batch]))
         task = attempt.batch, attempt.stage, attempt.partition
         is_fault = attempt.what not in {ATTEMPT, REPLACED}
         if calls or is_fault:
@@ -159,12 +205,12 @@ def _run(title: str, outcome: Outcome, journaled: Sequence[Any]) -> Run:
             lines.append(_event_told(attempt))
         tried |= set() if is_fault else {task}
         lines += [f"  {_call_told(call)}" for call in calls]
-    rows = [f"batch {batch} gives {row}" for batch, rows in sorted(outcome.outputs.items()) for row in rows]
+    gives = [f"batch {batch} gives {row}" for batch, rows in sorted(outcome.outputs.items()) for row in rows]
     held = [item for state in outcome.state.values() for item in state.items()]
     state = [f"{name} of {key} is {value}" for (name, key), value in held]
     late = [f"{outcome.late} rows were dropped as late"] if outcome.late else []
     failed = [f"it fails: {type(outcome.failure).__name__}: {outcome.failure}"] if outcome.failure else []
-    told = (*(rows or ["no output"]), *state, *late, *failed)
+    told = (*(gives or ["no output"]), *state, *late, *failed)
     return Run(title, tuple(lines), told, tuple(strikes), tuple(again))
 
 
@@ -212,8 +258,13 @@ def _counted(journaled: Sequence[Any]) -> dict[tuple[Any, ...], list[HandlerCall
     return found
 
 
-def explain_sink(trial: OneTrial) -> Explanation:
-    """Record the effects of a sink, with and without the fault: where it strikes, and what is there then and in the end."""
+def explain_sink(trial: OneTrial, rows: OtherRows | None = None) -> Explanation:
+    """Record the effects of a sink, with and without the fault: where it strikes, and what is there then and in the end.
+
+    ``rows``: those that it compares with the given ones, if no fault shows what is wrong.
+    """
+    if rows is not None and trial.compared is not None:
+        return _on_other_rows(rows.told, *trial.compared)
     calm = Run("Undisturbed", tuple(map(_effect_told, trial.undisturbed)), tuple(_tables_told(trial.calm)))
     if trial.fault is None:
         return Explanation((calm,))
@@ -232,7 +283,34 @@ def explain_sink(trial: OneTrial) -> Explanation:
         (*range(at, at + len(told)), *([] if back is None else [back + len(told)])),
         tuple(place + len(told) + (back is not None and place >= back) for place in again),
     )  # fmt: skip
-    return Explanation((calm, struck), (), tuple(_tables_differing(trial)))
+    wrong = {"once_more": " once more than it should", "new": ", which it should not have"}
+    return Explanation((calm, struck), (), tuple(_contents_differing(trial.calm, trial.left, **wrong)))
+
+
+def _on_other_rows(how: str, given: LeftOf, other: LeftOf) -> Explanation:
+    """Compare what a sink does with its rows, and with rows that come otherwise. ``how``: they come."""
+    is_numbered = given.contents.keys() != other.contents.keys()  # files of other batches
+    contents = [by_pattern(left.contents) if is_numbered else left.contents for left in (given, other)]
+    runs = tuple(
+        _run_on(title, left, held, given.batches)
+        for title, left, held in zip(("Undisturbed", f"With {how}"), (given, other), contents, strict=True)
+    )
+    return Explanation(runs, (), tuple([other.failure] if other.failure else _contents_differing(*contents)))
+
+
+def _run_on(title: str, left: LeftOf, contents: Contents, given: Batches) -> Run:
+    """Tell what a sink does with each batch. ``given``: the batches with which these are compared."""
+    lines, strikes = list[str](), list[int]()
+    for number, batch in enumerate(left.batches):
+        strikes += [len(lines)] * ([*batch] != [*next(iter(given[number : number + 1]), ())])
+        lines.append(_batch_told(number, batch))
+        lines += [f"  {_effect_told(effect)}" for effect in left.effects if effect.batch == number]
+    outcome = [left.failure] if left.failure else _tables_told(contents)
+    return Run(title, tuple(lines), tuple(outcome), tuple(strikes))
+
+
+def _batch_told(number: int, batch: Sequence[Any]) -> str:
+    return f"batch {number} has {shown_items(map(str, batch), MOST_ROWS)}"
 
 
 def _strikes_at(effects: Sequence[Effect], fault: SinkFault) -> int:
@@ -261,14 +339,15 @@ def _tables_told(contents: Contents) -> Iterator[str]:
         yield f"{destination} {what}"
 
 
-def _tables_differing(trial: OneTrial) -> Iterator[str]:
-    for destination in sorted({*trial.calm, *trial.left}):
-        usual, left = trial.calm.get(destination, Counter()), trial.left.get(destination, Counter())
-        if surplus := left - usual:
-            is_known = surplus.keys() <= usual.keys()
-            word = " once more than it should" if is_known else ", which it should not have"
-            yield f"{destination} has {shown_items(surplus.elements())}{word}"
-        if missing := usual - left:
+def _contents_differing(
+    calm: Contents, left: Contents, *, once_more: str = " once more", new: str = ""
+) -> Iterator[str]:
+    """Yield what is there besides, or missing. ``once_more``, ``new``: what is said of what is known, or not known, there."""
+    for destination in sorted({*calm, *left}):
+        usual, found = calm.get(destination, Counter()), left.get(destination, Counter())
+        if surplus := found - usual:
+            yield f"{destination} has {shown_items(surplus.elements())}{once_more if surplus.keys() <= usual.keys() else new}"
+        if missing := usual - found:
             yield f"{destination} lacks {shown_items(missing.elements())}"
 
 

@@ -14,7 +14,7 @@ from headrace_properties.promises import Promise
 from headrace_properties.search.guard import effects_let_through
 from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.explaining import placed
+from headrace_properties.spark_jobs.explaining import placed, rows_by_version
 from headrace_properties.spark_jobs.feeds.sink_plans import feed_for_sink
 from headrace_properties.spark_jobs.feeds.versioned_rows import in_versions
 from headrace_properties.spark_jobs.job_findings import JobFailsError, JobReport, finding_of, untested
@@ -27,6 +27,7 @@ from headrace_properties.spark_jobs.table_judge import TableJudge
 from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_properties.spark_jobs.upgrades import Earlier, Upgrade
 from headrace_properties.target_kinds import TargetKind
+from headrace_sim.deliveries import DELIVERIES, Batches, RowDelivery
 from headrace_sim.spark.columns.ddl import Schema
 from headrace_sim.spark.columns.frames import Rows, column
 from headrace_sim.spark.columns.recorded import Recorded
@@ -59,6 +60,7 @@ from headrace_sim.spark.sinks import (
 from headrace_sim.spark.sinks.processes import SinkFunction
 from headrace_sim.spark.sinks.sink_reports import Progress
 from headrace_sim.spark.sinks.sink_runs import Sight, SinkFailsError, Watcher
+from headrace_sim.spark.sinks.story import OtherRows
 from headrace_sim.spark.sinks.trial import check_sink_of, try_fault_of, undisturbed_run
 from headrace_sim.spark.versions import versions
 
@@ -345,6 +347,16 @@ class SparkTarget:
         found = next(judge.findings(trial.feed_seed, trial.kept, trial.spark), None)
         return None if found is None else replace(found, trial=trial)
 
+    def rows_beside(self, trial: SinkTrial, given: Batches) -> OtherRows | None:
+        """Return the rows that show how a promise is broken, beside those that the sink is given; ``None``: no others do."""
+        if trial.fault.kind is SinkFaultKind.DELIVERED:
+            delivery = [*RowDelivery][trial.fault.effect]
+            return OtherRows(delivery.value, DELIVERIES[delivery].of(given))
+        if trial.fault.kind is SinkFaultKind.NONE and trial.promise:
+            names = self.sink_call()[2].names
+            return rows_by_version(given, names, self.promises, trial.promise)
+        return None
+
     def _refusal(self) -> Finding | None:
         """Return the finding that Spark refuses to start a query of its own operators."""
         if not any(isinstance(step, SparksOwn) for step in self.job.stateful):
@@ -379,8 +391,10 @@ class SparkTarget:
         trial = structs.replace(finding.trial, feed_seed=self.feed_seed)
         return replace(placed(self.job, self.feed, finding), trial=trial)
 
-    def try_fault(self, fault: SinkFault, watcher: Watcher | None = None) -> OneTrial:
-        """Try the sink under one fault, on the job's output. ``watcher``: told what is seen.
+    def try_fault(
+        self, fault: SinkFault, watcher: Watcher | None = None, rows: OtherRows | None = None
+    ) -> OneTrial:
+        """Try the sink under one fault, on the job's output. ``watcher``: told what is seen. ``rows``: as in `try_fault`.
 
         Raises:
             JobFailsError: As `verify` does; so are the others.
@@ -388,12 +402,12 @@ class SparkTarget:
         """
         if self.laboratory is not None:
             sink = self.laboratory.sink(self.job, self.feed, self.keys)
-            return try_fault_of(sink, fault, self._rows_of(), self._allowed_of_sink(()), watcher)
+            return try_fault_of(sink, fault, self._rows_of(), self._allowed_of_sink(()), watcher, rows)
         return try_fault(
             *self.sink_call(), fault, prepare=self.prepare_call(), keys=self.keys, rows_of=self._rows_of(),
             allow=self._allowed_of_sink(()), filters=self._filters, state=self.job.state,
             keys_alike=self.job.declares.source.keys_alike,
-            watcher=watcher,
+            watcher=watcher, rows=rows,
         )  # fmt: skip
 
     @property

@@ -4,13 +4,20 @@ import sqlite3
 import urllib.request
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
-from headrace_properties.spark_jobs.explaining import Run, explain_sink
+from headrace_properties.promises.table_promises import newest_wins
+from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.explaining import Explanation, Run, explain_query, explain_sink
+from headrace_properties.spark_jobs.named_targets import spark_target
+from headrace_properties.spark_jobs.trials import QueryTrial
+from headrace_sim.deliveries import RowDelivery
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks import try_fault
+from headrace_sim.spark.sinks import check_sink, try_fault
 
 pytestmark = pytest.mark.spark  # it needs PySpark, though not Java
 
@@ -104,3 +111,114 @@ def test_new_checkpoint_strikes_where_the_query_starts_again() -> None:
 def test_fault_that_cannot_strike_leaves_the_undisturbed_run() -> None:
     explanation = explain_sink(try_fault(append, [[(1,)]], "n INT", SinkFault(SinkFaultKind.KILL, 7, 0)))
     assert [run.title for run in explanation.runs] == ["Undisturbed"]
+
+
+def insert_new_in_batch(df: Any, batch_id: int) -> None:
+    with closing(sqlite3.connect("bank.db")) as bank, bank:
+        bank.execute("CREATE TABLE IF NOT EXISTS paid (batch, n)")
+        bank.execute("DELETE FROM paid WHERE batch = ?", (batch_id,))
+        rows = [(batch_id, row.n) for row in df.dropDuplicates().collect()]
+        bank.executemany("INSERT INTO paid VALUES (?, ?)", rows)
+
+
+def overwrite(df: Any, _batch_id: int) -> None:
+    df.write.mode("overwrite").format("delta").save("t")
+
+
+def keep_newest_of_batch(df: Any, _batch_id: int) -> None:
+    newest = {row.id: row.n for row in sorted(df.collect(), key=lambda row: row.n)}
+    with closing(sqlite3.connect("bank.db")) as bank, bank:
+        bank.execute("CREATE TABLE IF NOT EXISTS newest (id PRIMARY KEY, n)")
+        bank.executemany("INSERT OR REPLACE INTO newest VALUES (?, ?)", newest.items())
+
+
+def _compared(sink: Any, batches: Any, schema: str, shown: Any, **given: Any) -> Explanation:
+    return explain_sink(try_fault(sink, batches, schema, shown.fault, rows=shown.rows, **given), shown.rows)
+
+
+@pytest.mark.parametrize(
+    ("sink", "batches", "schema", "title", "marked", "difference"),
+    [
+        (
+            insert_new_in_batch,
+            [[(1,)], [(2,)]],
+            "n INT",
+            "With rows again after those of the next batch",
+            ["batch 1 has (2,), (1,)"],
+            ["bank.db: paid has (batch=1, n=1)"],
+        ),
+        (
+            overwrite,
+            [[(1,)], [(2,)]],
+            "n INT",
+            "With the rows in one batch",
+            ["batch 0 has (1,), (2,)"],
+            ["t has (n=1)"],
+        ),
+        (
+            keep_newest_of_batch,
+            [[("a", 2)], [("a", 1)]],
+            "id STRING, n INT",
+            "With the rows in one batch",
+            ["batch 0 has ('a', 2), ('a', 1)"],
+            ["bank.db: newest has (id='a', n=2)", "bank.db: newest lacks (id='a', n=1)"],
+        ),
+    ],
+)
+def test_what_no_fault_shows_is_compared_with_the_rows_that_show_it(
+    sink: Any, batches: Any, schema: str, title: str, marked: list[str], difference: list[str]
+) -> None:
+    report = check_sink(sink, batches, schema, overtaken=False, progress=lambda done, _: done > 0)
+    shown: list[Any] = [*report.findings, *report.questions]
+    wrong = shown[0]
+    again = try_fault(sink, batches, schema, wrong.fault)
+    same = [each for each in (*again.findings, *again.questions) if type(each) is type(wrong)]
+    explanation = _compared(sink, batches, schema, same[0])
+    calm, other = explanation.runs
+    assert (calm.title, calm.strikes, other.title) == ("Undisturbed", (), title)
+    assert [other.lines[number] for number in other.strikes] == marked
+    assert [*explanation.difference] == difference
+
+
+def take_first(df: Any, _batch_id: int) -> None:
+    overwrite(df, df.collect()[0].n)
+
+
+def test_batch_on_which_a_sink_fails_is_shown_beside_those_that_it_takes() -> None:
+    fault = SinkFault(SinkFaultKind.DELIVERED, 0, [*RowDelivery].index(RowDelivery.EMPTY))
+    again = try_fault(take_first, [[(1,)], [(2,)]], "n INT", fault, filters=True)
+    explanation = _compared(take_first, [[(1,)], [(2,)]], "n INT", again.findings[0], filters=True)
+    assert explanation.runs[1].title == "With a batch without rows"
+    assert explanation.difference == ("batch 1 fails: IndexError: list index out of range",)
+
+
+def _counted(df: Any) -> Any:
+    late = df.withWatermark("at", "1 second").groupBy(F.window("at", "10 seconds")).count()
+    return late.writeStream.outputMode("append").format("memory").queryName("counts").start()
+
+
+def test_rows_that_are_late_undisturbed_are_compared_with_one_batch_in_which_none_is() -> None:
+    seconds = [[0, 1], [60], [61], [2], [120]]
+    feed = [[(datetime(2030, 1, 1) + timedelta(seconds=at),) for at in batch] for batch in seconds]
+    target = spark_target("counted", _counted, schemas="at TIMESTAMP", feed=feed)
+    explanation = explain_query(target.job, feed, QueryTrial(Cause.LATE))
+    assert [run.title for run in explanation.runs] == ["Undisturbed", "With all rows in one batch"]
+    assert "lacks: 1 rows were dropped as late" in explanation.difference
+    assert "batch 3 has (datetime.datetime(2030, 1, 1, 0, 0, 2),)" in explanation.runs[0].lines
+
+
+def _shown(df: Any) -> Any:
+    newest = df.groupBy("id").agg(F.last("n").alias("n"))
+    return newest.writeStream.outputMode("update").format("memory").queryName("newest").start()
+
+
+def test_broken_promise_about_versions_is_compared_with_the_older_ones_first() -> None:
+    feed = [[("a", 2)], [("b", 1), ("a", 1)]]
+    target = spark_target("shown", _shown, schemas="id STRING, n INT", feed=feed)
+    promise = newest_wins("id", version="n", table="output", name="newest")
+    explanation = explain_query(target.job, feed, QueryTrial(Cause.PROMISE, promise="newest"), [promise])
+    assert explanation.runs[1].title == "With the older versions of each key first"
+    assert [explanation.runs[1].lines[number] for number in explanation.runs[1].strikes] == [
+        "batch 0 has ('a', 1)",
+        "batch 1 has ('b', 1), ('a', 2)",
+    ]

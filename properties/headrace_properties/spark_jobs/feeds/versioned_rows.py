@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from headrace_properties.promises import Promise
@@ -25,6 +26,24 @@ def in_versions(batches: _Batches, names: Sequence[str], promises: Sequence[Prom
         changed = dict(_versioned([row for batch in batches for row in batch], names, versions))
         batches = [[changed.get(repr(row), row) for row in batch] for batch in batches]
     return batches
+
+
+def oldest_first(batches: _Batches, names: Sequence[str], versions: Versions) -> _Batches:
+    """Return batches in which the rows of each key change places, so that older versions come first."""
+    rows = [row for batch in batches for row in batch]
+    places = dict[str, list[int]]()
+    found = [_columns(row, names) for row in rows]
+    for place, columns in enumerate(found):
+        if columns.get(versions.version) is not None and {*versions.by} <= columns.keys():
+            places.setdefault(repr([columns[name] for name in versions.by]), []).append(place)
+    moved = dict[int, tuple[Any, ...]]()
+    for known in places.values():
+        ordered = sorted(known, key=lambda place: found[place][versions.version])
+        moved |= {place: rows[old] for place, old in zip(known, ordered, strict=True)}
+    numbers = count()
+    return [
+        [moved.get(number, row) for row, number in zip(batch, numbers, strict=False)] for batch in batches
+    ]
 
 
 def _versioned(

@@ -52,6 +52,7 @@ class Lost:
     batch: int  # the index of their batch, or of the first one
     destination: str  # where they are not; "": nowhere at all
     instead: tuple[int, ...] = ()  # the numbers of rows that are there in their place
+    cut: Cut = Cut.AS_GIVEN  # how all rows come where they leave one
 
 
 @dataclass(slots=True)
@@ -124,9 +125,10 @@ class Baseline:
 
     def without(self, numbers: Iterable[int]) -> Batches:
         """Return the batches as they are given, without some rows."""
-        return self._arranged(Cut.AS_GIVEN, frozenset(numbers))
+        return self.arranged(Cut.AS_GIVEN, frozenset(numbers))
 
-    def _arranged(self, cut: Cut, without: frozenset[int]) -> Batches:
+    def arranged(self, cut: Cut, without: frozenset[int] = frozenset()) -> Batches:
+        """Return the batches in another cut, without some rows."""
         numbered = list(enumerate(self._rows))
         if cut in {Cut.MERGED_BACK, Cut.SINGLE_BACK}:
             numbered.reverse()
@@ -142,7 +144,7 @@ class Baseline:
         """Return what the sink leaves of the rows in such batches, or None if it fails, or enough has been tried."""
         key = (cut, without)
         if key not in self._known:
-            self._known[key] = self._tried(self._arranged(cut, without))
+            self._known[key] = self._tried(self.arranged(cut, without))
         return self._known[key]
 
     def _tried(self, batches: Batches) -> Contents | None:
@@ -235,7 +237,9 @@ class Baseline:
             if loss in {Loss.OVERWRITTEN, Loss.SKIPPED} and not nowhere:
                 continue  # the row is elsewhere
             if loss is not Loss.CHOSEN:
-                yield Lost(loss, rows, batch, self.destinations[name], instead)
+                leaving = next(cut for cut, traces in traced.items() if name in (traces or ()))
+                cut = Cut.SINGLE if loss is Loss.COMPANIONS else leaving
+                yield Lost(loss, rows, batch, self.destinations[name], instead, cut)
                 return
         if nowhere:
             yield Lost(Loss.CHOSEN, tuple(sorted(group)), batch, "")
@@ -252,7 +256,7 @@ class Baseline:
             return Loss.COMPANIONS
         if all(merged):
             there, without = (
-                self._tried([list(part) for part in self._arranged(Cut.AS_GIVEN, left_out)[: batch + 1]])
+                self._tried([list(part) for part in self.arranged(Cut.AS_GIVEN, left_out)[: batch + 1]])
                 for left_out in (frozenset(), group)
             )
             written = name in (self._owed_to(group, there, without) or ())

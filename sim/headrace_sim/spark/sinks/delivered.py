@@ -23,7 +23,7 @@ from headrace_sim.spark.sinks.contents import Contents, Expected, Item
 from headrace_sim.spark.sinks.effects import Effect, Swallowed
 from headrace_sim.spark.sinks.losses import last_effect
 from headrace_sim.spark.sinks.sink_runs import SinkFailsError, Trial
-from headrace_sim.spark.sinks.story import SinkFinding, SinkQuestion, SinkTopic, Wrong, shown_items
+from headrace_sim.spark.sinks.story import OtherRows, SinkFinding, SinkQuestion, SinkTopic, Wrong, shown_items
 
 RunsOn = Callable[[Batches], Trial]
 """Runs the sink undisturbed on other batches; it may raise `SinkFailsError`."""
@@ -98,16 +98,17 @@ class RedeliveryTrial:
                 ):
                     self._tell_spelled(name, delivery, twins, rows)
 
-    def _tell_spelled(self, name: str, delivery: RowDelivery, twins: KeyTwins, rows: Counter[Item]) -> None:
+    def _tell_spelled(self, name: str, delivery: RowDelivery, twins: KeyTwins, left: Counter[Item]) -> None:
         blamed = last_effect(name, self.by_batch, self.usual.names)
         both = f"the keys {twins.key!r} and {twins.spelled!r}"
-        have = f"{name} has {shown_items(rows - self.usual.contents[name])}"
+        have = f"{name} has {shown_items(left - self.usual.contents[name])}"
         remedy = "Normalize keys once, before anything goes by them: lower(trim(key))"
-        fault = _fault(delivery)
+        fault, every = _fault(delivery), f"{twins.spelled!r} for {twins.key!r} in every second of its rows"
+        rows = OtherRows(every, twins.alike)
         if self.keys_alike:
             story = f"{both[0].upper()}{both[1:]} are one, and the sink takes them for two: {have}."
             finding = SinkFinding(
-                Wrong.ALIKE, name, (), blamed.place, blamed.action, story, f"{remedy}.", fault
+                Wrong.ALIKE, name, (), blamed.place, blamed.action, story, f"{remedy}.", fault, rows=rows
             )
             self.findings.append(finding)
             return
@@ -116,7 +117,7 @@ class RedeliveryTrial:
             "Are they two? Then declare source=FeedSource(keys_alike=False), or say --allow alike; keys_alike=True has it judged"
             f". If they are one: {remedy[0].lower()}{remedy[1:]}"
         )
-        self.questions.append(SinkQuestion(SinkTopic.ALIKE, name, blamed.place, message, answer, fault))
+        self.questions.append(SinkQuestion(SinkTopic.ALIKE, name, blamed.place, message, answer, fault, rows))
 
     def _of(self, batches: Batches) -> Contents:
         """Return what is left of other batches; nothing if the sink fails on them."""
@@ -156,8 +157,10 @@ class RedeliveryTrial:
         )
         fault = _fault(RowDelivery.EMPTY)
         self.findings.append(
-            SinkFinding(Wrong.STUCK, error.error, (), error.place, error.error, story, remedy, fault)
-        )
+            SinkFinding(
+                Wrong.STUCK, error.error, (), error.place, error.error, story, remedy, fault, rows=self._rows(RowDelivery.EMPTY)
+            )
+        )  # fmt: skip
 
     def _spoiled(self) -> None:
         """Name the first spoiled row on which the sink fails, and the first one whose error makes it lose others."""
@@ -229,14 +232,20 @@ class RedeliveryTrial:
             "Set the bad row aside and write the others; or let the error be raised, which ends the query."
         )
         fault = _fault(RowDelivery.SPOILED)
-        return SinkFinding(Wrong.SWALLOWED, name, (), caught.place, caught.error, story, remedy, fault)
+        rows = OtherRows(f"the row {row}", with_first(self.batches, [row]))
+        return SinkFinding(
+            Wrong.SWALLOWED, name, (), caught.place, caught.error, story, remedy, fault, rows=rows
+        )
 
     def _redelivered(self, name: str, left: Contents | None, delivery: RowDelivery) -> SinkFinding:
         blamed = last_effect(name, self.by_batch, self.usual.names)
         story = f"If the source delivers {delivery.value}, {self._changed(name, left)}."
         remedy = f"Give the rows a key: {_ONCE}."
         fault = _fault(delivery)
-        return SinkFinding(Wrong.REDELIVERED, name, (), blamed.place, blamed.action, story, remedy, fault)
+        rows = self._rows(delivery)
+        return SinkFinding(
+            Wrong.REDELIVERED, name, (), blamed.place, blamed.action, story, remedy, fault, rows=rows
+        )
 
     def _changed(self, name: str, left: Contents | None) -> str:
         if left is None:
@@ -258,9 +267,13 @@ class RedeliveryTrial:
             "Does the source never repeat a row across batches, or is that meant? Then declare "
             f"source=FeedSource(once=True), or say --allow duplicates. If not: {_ONCE[0].lower()}{_ONCE[1:]}"
         )
+        later = RowDelivery.LATER
         return SinkQuestion(
-            SinkTopic.DUPLICATES, name, blamed.place, message, answer, _fault(RowDelivery.LATER)
+            SinkTopic.DUPLICATES, name, blamed.place, message, answer, _fault(later), self._rows(later)
         )
+
+    def _rows(self, delivery: RowDelivery) -> OtherRows:
+        return OtherRows(delivery.value, DELIVERIES[delivery].of(self.batches))
 
 
 _ONCE = "dropDuplicates() in the batch, and a table that takes each key once, or MERGE, across batches"

@@ -8,10 +8,10 @@ from typing import Any
 
 from headrace_sim.spark.columns.evaluations import Evaluated
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.baseline import Baseline, Loss, Lost, grows_whole, pattern_of
+from headrace_sim.spark.sinks.baseline import Baseline, Cut, Loss, Lost, grows_whole, pattern_of
 from headrace_sim.spark.sinks.contents import Raw, destination_of
 from headrace_sim.spark.sinks.effects import Effect, Swallowed
-from headrace_sim.spark.sinks.story import SinkFinding, SinkQuestion, SinkTopic, Wrong
+from headrace_sim.spark.sinks.story import OtherRows, SinkFinding, SinkQuestion, SinkTopic, Wrong
 
 _ALLOWED = {
     Loss.OVERWRITTEN: "batching", Loss.SKIPPED: "batching", Loss.COMPANIONS: "batching", Loss.STALE: "order",
@@ -91,16 +91,25 @@ def told_losses(
         question = _question(lost, rows, caught, rows_of)
         if question is not None:
             place = caught[0].place if caught else last_effect(lost.destination, by_batch, names).place
-            questions.append(SinkQuestion(question[0], lost.destination, place, *question[1:]))
+            open_question = SinkQuestion(question[0], lost.destination, place, *question[1:])
+            questions.append(replace(open_question, rows=_shown_by(baseline, lost)))
         elif lost.loss is Loss.CHOSEN:
             what = "in no effect, in whatever batch and order: filtered, a duplicate or an older version?"
             notes.append(f"{rows} {what}")
         else:
-            findings.append(_finding(lost, rows, baseline.batches, by_batch, names, caught))
+            found = _finding(lost, rows, baseline.batches, by_batch, names, caught)
+            findings.append(replace(found, rows=_shown_by(baseline, lost)))
     if swallowed and not any(finding.wrong is Wrong.SWALLOWED for finding in findings):
         errors = dict.fromkeys(str(entry) for entry in swallowed)
         notes += [f"an error was caught in the sink, undisturbed: {error}" for error in list(errors)[:2]]
     return Losses(tuple(findings), tuple(questions), tuple(notes), frozenset(replaced))
+
+
+def _shown_by(baseline: Baseline, lost: Lost) -> OtherRows | None:
+    """Return the rows as they come where the lost ones leave a trace."""
+    if lost.cut is Cut.AS_GIVEN:
+        return None
+    return OtherRows(f"the rows {lost.cut.value}", baseline.arranged(lost.cut))
 
 
 def evaluated_apart(

@@ -43,7 +43,7 @@ from headrace_sim.spark.sinks.new_checkpoints import (
 from headrace_sim.spark.sinks.parallel_trials import in_order
 from headrace_sim.spark.sinks.points import fault_points, of_own_source, thinned
 from headrace_sim.spark.sinks.processes import AttemptHost, Sink
-from headrace_sim.spark.sinks.sink_reports import OneTrial, PointOutcome, Progress, SinkReport
+from headrace_sim.spark.sinks.sink_reports import LeftOf, OneTrial, PointOutcome, Progress, SinkReport
 from headrace_sim.spark.sinks.sink_runs import (
     Sight,
     SinkFailsError,
@@ -57,6 +57,7 @@ from headrace_sim.spark.sinks.sink_runs import (
 )
 from headrace_sim.spark.sinks.story import (
     ONE_ROW_OF_EACH_KEY,
+    OtherRows,
     SinkFinding,
     SinkQuestion,
     SinkTopic,
@@ -187,8 +188,8 @@ class SinkCheck:
         is_own = self.sink.begins is not None
         return (_UNSTEADY_SOURCE if is_own else _UNSTEADY).format(name)
 
-    def one(self, fault: SinkFault) -> OneTrial:
-        """Return what one fault shows, which the search has found before."""
+    def one(self, fault: SinkFault, rows: OtherRows | None = None) -> OneTrial:
+        """Return what one fault shows, which the search has found before. ``rows``: to be compared, if no fault shows it."""
         self.drawn = frozenset()  # the search has told chance apart
         if fault.of_burst:
             fault, self.sink = replace(fault, of_burst=False), self._with_burst()
@@ -209,7 +210,10 @@ class SinkCheck:
                 )
             found = self._found()
             beside = found if fault.kind is SinkFaultKind.NONE else ()
-            return OneTrial(found, calm, (), calm=usual.contents, questions=self._asked(beside))
+            return OneTrial(
+                found, calm, (), calm=usual.contents, questions=self._asked(beside), given=self.sink.batches,
+                compared=None if rows is None else (self._left(usual, self.sink.batches), self._left(usual, rows.batches)),
+            )  # fmt: skip
         if fault.kind in REPLACED_CHECKPOINTS:
             self._restart(usual, by_batch, is_judged=True, only=fault)
             life = next((life for life in restarts(self.sink.batches) if life.fault == fault), None)
@@ -242,6 +246,16 @@ class SinkCheck:
             found, calm, of_batches, fault, Story(fault, trial.entries, by_batch).struck(), usual.contents,
             struck, usual.read(trial.contents, trial.effects), self._asked(found),
         )  # fmt: skip
+
+    def _left(self, usual: Expected, batches: Batches) -> LeftOf:
+        """Run the sink undisturbed on other batches; return its effects, and what it leaves."""
+        try:
+            trial = self._heard(batches)
+        except SinkFailsError as error:
+            return LeftOf(batches, failure=f"batch {error.batch} fails: {error.error}: {error.message}")
+        except UnfollowableSinkError as error:
+            return LeftOf(batches, failure=str(error))
+        return LeftOf(batches, tuple(trial.effects), usual.read(trial.contents, trial.effects))
 
     def _asked(self, found: Iterable[SinkFinding]) -> tuple[SinkQuestion, ...]:
         """Return what is asked of destinations of which nothing else is found."""
@@ -342,13 +356,14 @@ class SinkCheck:
         if not merges or self.rows_of is not RowsOf.SOURCE or SinkTopic.BATCHING.value in self.allow:
             return False
         before = len(self.findings)
-        trial = self._plain([[row for batch in self.sink.batches for row in batch]])
+        whole = OtherRows("all rows in one batch", [[row for batch in self.sink.batches for row in batch]])
+        trial = self._plain(whole.batches)
         effects = [] if trial is None else trial.effects
         twice = [
             effect for effect in effects if isinstance(effect.payload, TableVersion) and effect.payload.twins
         ]
         for effect in twice:
-            self._add(merged_twice(effect, effect.payload.twins))
+            self._add(merged_twice(effect, effect.payload.twins, whole))
         return len(self.findings) > before
 
     def _plain(self, batches: Batches, chance: int = 0, first_id: int = 0) -> Trial | None:
@@ -365,7 +380,7 @@ class SinkCheck:
                 and self.rows_of is RowsOf.SOURCE
                 and SinkTopic.BATCHING.value not in self.allow
             ):
-                self._add(failing(error))
+                self._add(replace(failing(error), rows=OtherRows("the rows in other batches", batches)))
             return None
         except UnfollowableSinkError:
             return None

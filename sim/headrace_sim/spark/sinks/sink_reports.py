@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from headrace_sim.deliveries import Batches
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.contents import Contents
 from headrace_sim.spark.sinks.effects import (
@@ -52,6 +53,16 @@ class SinkReport:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOf:
+    """What an undisturbed run on some rows does, and leaves."""
+
+    batches: Batches
+    effects: tuple[Effect, ...] = ()
+    contents: Contents = field(default_factory=dict)
+    failure: str = ""  # how it fails; "": it does not
+
+
+@dataclass(frozen=True, slots=True)
 class OneTrial:
     """The results of one fault."""
 
@@ -65,3 +76,6 @@ class OneTrial:
     struck: Contents | None = None
     left: Contents = field(default_factory=dict)  # what is left in the end
     questions: tuple[SinkQuestion, ...] = ()  # what only the author can say
+    given: Batches = ()  # the rows
+    # what is left of the rows as they are, and of others with which they are to be compared
+    compared: tuple[LeftOf, LeftOf] | None = None

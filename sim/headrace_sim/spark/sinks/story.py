@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from headrace_sim.deliveries import RowDelivery
+from headrace_sim.deliveries import Batches, RowDelivery
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Column, Contents, Expected, Item, destination_of
@@ -39,6 +39,14 @@ class Wrong(Enum):
 _UNDISTURBED = SinkFault(SinkFaultKind.NONE, 0, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class OtherRows:
+    """Rows that come otherwise than they are given, without any fault: the undisturbed run does not show what is wrong."""
+
+    told: str  # how they come, behind "with"
+    batches: Batches
+
+
 class SinkTopic(Enum):
     """What only the author of a sink can say, by the name that answers it."""
 
@@ -61,6 +69,7 @@ class SinkQuestion:
     message: str  # what it does
     answer: str  # how to say that it is meant, and what to do if it is not
     fault: SinkFault = _UNDISTURBED  # the first fault that showed it
+    rows: OtherRows | None = None  # what shows it; None: the rows as they are given
 
     def __str__(self) -> str:
         """Say where, what it does, and how to answer."""
@@ -81,6 +90,7 @@ class SinkFinding:
     remedy: str  # what to do
     fault: SinkFault  # the first fault that showed it
     trials: int = 1  # the number of trials in which it showed
+    rows: OtherRows | None = None  # as in `SinkQuestion`
 
     def __str__(self) -> str:
         """Say what is wrong, how it came about, and what to do."""
@@ -95,16 +105,16 @@ def uncommitted(effect: Effect, last: int) -> SinkFinding:
     return SinkFinding(Wrong.UNCOMMITTED, effect.target, (), effect.place, effect.action, told, remedy, fault)
 
 
-def merged_twice(effect: Effect, rows: Iterable[object]) -> SinkFinding:
+def merged_twice(effect: Effect, twins: Iterable[object], rows: OtherRows) -> SinkFinding:
     """A merge inserts two rows of one key, which it finds in one batch."""
-    one, other = rows
+    one, other = twins
     told = (
         f"In a batch with all rows, as after an outage, the merge inserts {one} and {other} into {effect.target}, though one"
         " matches the other: it compares rows with the table, not with each other. From then on such a batch makes it fail."
     )
     return SinkFinding(
-        Wrong.TWICE, effect.target, (), effect.place, effect.action, told, ONE_ROW_OF_EACH_KEY, _UNDISTURBED
-    )
+        Wrong.TWICE, effect.target, (), effect.place, effect.action, told, ONE_ROW_OF_EACH_KEY, _UNDISTURBED, rows=rows
+    )  # fmt: skip
 
 
 ONE_ROW_OF_EACH_KEY = (

@@ -25,6 +25,7 @@ from headrace_sim.spark.sinks.sink_runs import (
     Watcher,
     undisturbed,
 )
+from headrace_sim.spark.sinks.story import OtherRows
 
 
 def check_sink(
@@ -98,6 +99,7 @@ def try_fault(
     keys_alike: bool | None = None,
     state: SessionState | None = None,
     watcher: Watcher | None = None,
+    rows: OtherRows | None = None,
 ) -> OneTrial:
     """Try a sink under one fault, as `check_sink` tries it under each.
 
@@ -114,6 +116,7 @@ def try_fault(
         keys_alike: Whether keys that differ by case are one.
         state: What the session knows.
         watcher: Told what is seen.
+        rows: Rows that are compared with the given ones, if no fault shows what is wrong.
 
     Raises:
         SinkFailsError: As `check_sink` does; so is `UnfollowableSinkError`.
@@ -123,7 +126,7 @@ def try_fault(
     check = SinkCheck(
         sink, frozenset(), rows_of, frozenset(allow), watcher=watcher, filters=filters, keys_alike=keys_alike
     )
-    return check.one(fault)
+    return check.one(fault, rows)
 
 
 def try_fault_of(
@@ -132,9 +135,10 @@ def try_fault_of(
     rows_of: RowsOf = RowsOf.SOURCE,
     allow: Collection[str] = (),
     watcher: Watcher | None = None,
+    rows: OtherRows | None = None,
 ) -> OneTrial:
     """Try a sink on its host under one fault, as `try_fault` does."""
-    return SinkCheck(sink, frozenset(), rows_of, frozenset(allow), watcher=watcher).one(fault)
+    return SinkCheck(sink, frozenset(), rows_of, frozenset(allow), watcher=watcher).one(fault, rows)
 
 
 def check_sink_of(
