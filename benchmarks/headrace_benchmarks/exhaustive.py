@@ -21,7 +21,7 @@ from headrace_properties.explain.narrative import narrate
 from headrace_properties.proof.mutants import CATALOGUE, MUTANTS
 from headrace_properties.proof.workloads import WORKLOADS, Echo, Windows, Workload, same
 from headrace_properties.search.application import Application, PipelineTrial
-from headrace_properties.search.exhaustive import Departures, ExhaustiveSearch
+from headrace_properties.search.exhaustive import ExhaustiveSearch, ScheduleMoves
 from headrace_properties.search.judging import Failure, run_plan
 from headrace_properties.search.parallel import cores
 from headrace_properties.search.scope import Scope, small_cluster
@@ -194,7 +194,7 @@ def count_without_reduction(application: Application, scope: Scope, *, feed_seed
     """
     plain = replace(scope, reduced=False)
     strategy = ExhaustiveSearch(application, plain, feed_seed=feed_seed)
-    frontier, counted = [Departures()], 1
+    frontier, counted = [ScheduleMoves()], 1
     for moves in range(1, scope.moves + 1):
         children = (
             schedule.then(move) for schedule in frontier for move in strategy.moves(schedule, every=True)
@@ -216,7 +216,7 @@ def count_matched(application: Application, scope: Scope, *, feed_seed: int = 0)
         feed_seed: of the input.
     """
     strategy = ExhaustiveSearch(application, scope, feed_seed=feed_seed)
-    root = Departures()
+    root = ScheduleMoves()
     usual = strategy.recording(root).arrivals.handled
     counted = matched = 0
     for schedule in map(root.then, strategy.moves(root)):

@@ -26,7 +26,7 @@ FEED = [
 """17 rows of four keys in five batches."""
 
 
-class Total(StatefulProcessor):
+class KeyTotal(StatefulProcessor):
     """Tells a key's total after each batch."""
 
     def init(self, handle: Any) -> None:
@@ -101,7 +101,7 @@ class SmallJob:
 
 
 JOBS = {
-    "running total": SmallJob(Total, TimeMode.NONE),
+    "running total": SmallJob(KeyTotal, TimeMode.NONE),
     "sums by minute": SmallJob(Minutes, TimeMode.EVENT_TIME),
     "sessions": SmallJob(SessionCount, TimeMode.EVENT_TIME),
 }

@@ -175,7 +175,7 @@ def totals_of(panes: Iterable[tuple[str, Pane]]) -> Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class TimedView:
     """A view with its event time and arrival (wall time), both in microseconds, and the injector process that it reaches."""
 
     view: AdView
@@ -184,9 +184,9 @@ class Watched:
     process: int
 
 
-def expected_totals(watched: Iterable[Watched], options: VideoOptions = VIDEOS) -> Totals:
+def expected_totals(watched: Iterable[TimedView], options: VideoOptions = VIDEOS) -> Totals:
     """Compute the final accounts from all views at once, by sorting."""
-    by_session: dict[str, list[Watched]] = defaultdict(list)
+    by_session: dict[str, list[TimedView]] = defaultdict(list)
     for view in watched:
         by_session[f"{view.view.viewer} {view.view.video}"].append(view)
     cents: Counter[tuple[str, int]] = Counter()
@@ -198,7 +198,7 @@ def expected_totals(watched: Iterable[Watched], options: VideoOptions = VIDEOS) 
     return {place: total for place, total in sorted(cents.items()) if total}
 
 
-def _sessions(views: list[Watched], options: VideoOptions) -> Iterator[tuple[Session, int]]:
+def _sessions(views: list[TimedView], options: VideoOptions) -> Iterator[tuple[Session, int]]:
     """Split one viewer's views of one video into sessions; yield each session and the time of its last view."""
     session, last = _nothing(), views[0].time
     for view in views:
@@ -214,7 +214,7 @@ CATALOGUE = {"cats": "paws inc", "news": "daily", "opera": "scala"}
 ADVERTISERS = ("acme", "brick & co")
 
 
-def watch(seed: int, views: int = 60) -> list[Watched]:
+def watch(seed: int, views: int = 60) -> list[TimedView]:
     """Make views. Most arrive at once; one viewer is offline for a while, and her views arrive late.
 
     Args:
@@ -229,7 +229,7 @@ def watch(seed: int, views: int = 60) -> list[Watched]:
         view = AdView(viewer, video, CATALOGUE[video], random.choice(ADVERTISERS), random.randint(1, 5))
         offline = viewer == "cem" and 3 * SECOND <= time < 7 * SECOND
         at_us = 8 * SECOND + number * MILLISECOND if offline else time + random.randrange(300 * MILLISECOND)
-        found.append(Watched(view, time, at_us, number % 2))
+        found.append(TimedView(view, time, at_us, number % 2))
     return found
 
 
@@ -238,7 +238,7 @@ def feed(seed: int) -> Feed:
     return feed_of(watch(seed))
 
 
-def feed_of(watched: Iterable[Watched]) -> Feed:
+def feed_of(watched: Iterable[TimedView]) -> Feed:
     """Make an input of views; the source's watermark is half a second behind wall time."""
     builder = FeedBuilder(pipeline)
     for view in watched:
@@ -253,7 +253,7 @@ def feed_of(watched: Iterable[Watched]) -> Feed:
 @at_end
 def bills_are_right(moment: Moment) -> None:
     """What accounts come to in the end is what sorting all views would give."""
-    watched = [Watched(view.value, view.timestamp, view.at_us, 0) for view in moment.inputs("views")]
+    watched = [TimedView(view.value, view.timestamp, view.at_us, 0) for view in moment.inputs("views")]
     billed = totals_of((record.key, record.value) for record in moment.outputs("accounts"))
     assert billed == expected_totals(watched), f"billed {billed}, expected {expected_totals(watched)}"
 

@@ -15,7 +15,7 @@ from headrace_properties.search.strategy import search
 from headrace_properties.verdict import Violated
 from headrace_scenarios.videos import (
     AdView,
-    Watched,
+    TimedView,
     expected_totals,
     feed,
     feed_of,
@@ -36,9 +36,9 @@ def panes(outputs: Counter[Emitted], stream: str = "accounts") -> list[tuple[str
     ]
 
 
-def cats(time: int, ad_seconds: int, at_us: int | None = None) -> Watched:
+def cats(time: int, ad_seconds: int, at_us: int | None = None) -> TimedView:
     view = AdView("ann", "cats", "paws inc", "acme", ad_seconds)
-    return Watched(view, time, time if at_us is None else at_us, 0)
+    return TimedView(view, time, time if at_us is None else at_us, 0)
 
 
 def test_an_ad_that_was_hardly_watched_is_free() -> None:

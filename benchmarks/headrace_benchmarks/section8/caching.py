@@ -121,7 +121,7 @@ class Buffering:
 
 
 @dataclass(slots=True)
-class Ledger:
+class ReadCosts:
     """CPU time of requests for rows, microseconds, and the number of rows read."""
 
     cpu_us: float = 0.0
@@ -139,7 +139,7 @@ class Ledger:
 class _MeteredStore(Mediator):
     """A mediator that records the cost of each request."""
 
-    def __init__(self, ledger: Ledger, history: History, page_rows: int, rules: Rules) -> None:
+    def __init__(self, ledger: ReadCosts, history: History, page_rows: int, rules: Rules) -> None:
         super().__init__(history, page_rows, rules)
         self._ledger = ledger
 
@@ -195,7 +195,7 @@ _PROMISE_US = 50 * MILLISECOND
 def load_of(buffering: Buffering, seed: int) -> MeasuredLoad:
     """Run a load, and measure it."""
     pipeline = _pipeline(buffering)
-    ledger = Ledger()
+    ledger = ReadCosts()
     protocol = Protocol("metered", mediator=partial(_MeteredStore, ledger))
     cluster = start(
         pipeline, _feed(pipeline, buffering, seed), options=_options(buffering), seed=seed, protocol=protocol

@@ -26,7 +26,7 @@ _FOR_US = 3 * SECOND
 _HOT = "500"
 
 
-class Count(Computation):
+class KeySum(Computation):
     """Sums values by key."""
 
     def initial_state(self) -> int:
@@ -38,7 +38,7 @@ class Count(Computation):
         context.state += record.value
 
 
-class PartialCount(Count):
+class PartialCount(KeySum):
     """The first phase: sums values by part of a key, and periodically sends the sum on under the key."""
 
     def process_record(self, context: Context, record: Record) -> None:
@@ -80,7 +80,7 @@ def _cluster() -> ClusterOptions:
 def _one_phase() -> Pipeline:
     pipeline = Pipeline("one phase")
     pipeline.injector("records")
-    pipeline.add(Count(), name="count", inputs=["records"], split_at=_boundaries())
+    pipeline.add(KeySum(), name="count", inputs=["records"], split_at=_boundaries())
     return pipeline
 
 
@@ -94,7 +94,7 @@ def _two_phases() -> Pipeline:
         outputs=["sums"],
         split_at=_boundaries(),
     )
-    pipeline.add(Count(), name="count", inputs=["sums"], split_at=_boundaries())
+    pipeline.add(KeySum(), name="count", inputs=["sums"], split_at=_boundaries())
     return pipeline
 
 

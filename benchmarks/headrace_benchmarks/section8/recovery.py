@@ -32,7 +32,7 @@ _RECORDS_US = 6 * SECOND
 _OWNER = "worker-0"
 
 
-class Count(Computation):
+class RecordCount(Computation):
     """Counts the records of a key."""
 
     def initial_state(self) -> int:
@@ -49,7 +49,7 @@ def pipeline() -> Pipeline:
     """One computation, with one interval."""
     built = Pipeline("recovery")
     built.injector("records")
-    built.add(Count(), name="count", inputs=["records"])
+    built.add(RecordCount(), name="count", inputs=["records"])
     return built
 
 

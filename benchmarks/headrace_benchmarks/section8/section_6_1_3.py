@@ -16,15 +16,15 @@ from headrace_benchmarks.section8.deep import (
 from headrace_benchmarks.section8.experiment import Experiment, RunSample
 from headrace_benchmarks.section8.paper import CHANCE
 from headrace_benchmarks.section8.statistics import quantile
-from headrace_properties.search.strong_weak import Way
+from headrace_properties.search.strong_weak import ProductionMode
 
 CLOSED_FORM = "closed form, %"
 TAIL = "95 % of latencies, simulated ms"
 RETAINED = "retained by senders, mean kB"
 WAYS = (
-    Way("weak, no straggler checkpoints", Productions.WEAK, checkpoints=False),
-    Way("weak, checkpoints after 1 s", Productions.WEAK),
-    Way("strong", Productions.STRONG),
+    ProductionMode("weak, no straggler checkpoints", Productions.WEAK, checkpoints=False),
+    ProductionMode("weak, checkpoints after 1 s", Productions.WEAK),
+    ProductionMode("strong", Productions.STRONG),
 )
 _POINTS = ("1 stage", *(f"{stages} stages" for stages in range(2, 9)))
 

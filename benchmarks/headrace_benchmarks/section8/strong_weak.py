@@ -45,7 +45,7 @@ class Odd(Computation):
             context.produce(self._output, record.value)
 
 
-class Total(Computation):
+class FinalSum(Computation):
     """Produces a sum at the end. It reveals records that count twice, but does not depend on the order of arrival."""
 
     def initial_state(self) -> int:
@@ -94,7 +94,7 @@ def _two_stages(name: str, second: Computation) -> Pipeline:
 
 CODES = {
     "filter (idempotent)": Code(_two_stages("filter", Odd("results"))),
-    "sum (not idempotent)": Code(_two_stages("sum", Total())),
+    "sum (not idempotent)": Code(_two_stages("sum", FinalSum())),
     WALL_TIME: Code(wall_clock.pipeline, seeded=False),
 }
 

@@ -23,7 +23,7 @@ from headrace.api.codecs import decode_state
 from headrace.api.specs import ComputationSpec
 from headrace.wire.rows import Production
 from headrace_properties.printable import describe_value, visible
-from headrace_properties.recheck.provenance import Provenance
+from headrace_properties.recheck.provenance import OutputLineage
 from headrace_properties.recheck.recording import RecordedHistory
 from headrace_properties.reference import Emitted
 from headrace_properties.search.ground import ground_of
@@ -228,7 +228,7 @@ def _compare_runs(
     """Run today's pipeline on the input until a certain difference is found."""
     options = ClusterOptions()
     ground = ground_of(pipeline, recording.feed, options)
-    then = Provenance(recording.events, partial(_alike, pipeline))
+    then = OutputLineage(recording.events, partial(_alike, pipeline))
     compared = _compared_streams(pipeline, found)
     late = 0
     for number in range(plans + 1):
@@ -244,7 +244,7 @@ def _compare_runs(
         found.runs += 1
         on_run(found.runs)
         differing = list(
-            _differing(then, Provenance(history, partial(_alike, pipeline)), recording, compared)
+            _differing(then, OutputLineage(history, partial(_alike, pipeline)), recording, compared)
         )
         if differing and not then.has_late_input:
             found.differences.append(_smallest(differing, pipeline, place))
@@ -303,7 +303,7 @@ class _Differing:
 
 
 def _differing(
-    then: Provenance, now: Provenance, recording: RecordedHistory, compared: frozenset[str]
+    then: OutputLineage, now: OutputLineage, recording: RecordedHistory, compared: frozenset[str]
 ) -> Iterator[_Differing]:
     """Find the differing outputs. A run that did not come to rest might have produced more."""
     for record in dict.fromkeys([*then.outputs, *now.outputs]):

@@ -8,7 +8,7 @@ from headrace_properties.closure import closure
 from headrace_properties.reference import Emitted
 
 
-class Provenance:
+class OutputLineage:
     """The lineage of a run's outputs.
 
     Args:

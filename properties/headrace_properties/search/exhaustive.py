@@ -22,7 +22,7 @@ from headrace_properties.search.verification import Verification
 from headrace_sim import SOUND, Delay, Protocol, StepFault
 
 
-class Departures(msgspec.Struct, frozen=True):
+class ScheduleMoves(msgspec.Struct, frozen=True):
     """The moves of a schedule, and the start of the last one."""
 
     faults: tuple[StepFault, ...] = ()
@@ -39,13 +39,13 @@ class Departures(msgspec.Struct, frozen=True):
         """Whether its last move is a delay."""
         return bool(self.delays) and self.position.step < 0
 
-    def then(self, move: Move) -> "Departures":
+    def then(self, move: Move) -> "ScheduleMoves":
         """Return it with one more move."""
         if isinstance(move.what, Delay):
-            return Departures(self.faults, (*self.delays, move.what), move.position)
-        return Departures((*self.faults, move.what), self.delays, move.position)
+            return ScheduleMoves(self.faults, (*self.delays, move.what), move.position)
+        return ScheduleMoves((*self.faults, move.what), self.delays, move.position)
 
-    def later(self, past: int) -> "Departures":
+    def later(self, past: int) -> "ScheduleMoves":
         """Return it with its last delay extended."""
         *before, last = self.delays
         return msgspec.structs.replace(self, delays=(*before, msgspec.structs.replace(last, past=past)))
@@ -82,15 +82,15 @@ class ExhaustiveSearch:
     def batches(self, run: RunTrials) -> Iterator[Batch]:
         """Run all schedules, in rounds by their number of moves."""
         exploration = self._exploration
-        frontier = [Departures()]
+        frontier = [ScheduleMoves()]
         for moves in range(self._runs.scope.moves + 1):
             families = self._children(frontier) if moves else iter([frontier])
-            passed: list[Departures] = []
+            passed: list[ScheduleMoves] = []
             yield from self._run(families, run, passed)
             exploration.rounds, frontier = moves + 1, passed if moves else frontier
         exploration.exhausted = True
 
-    def _children(self, frontier: list[Departures]) -> Iterator[list[Departures]]:
+    def _children(self, frontier: list[ScheduleMoves]) -> Iterator[list[ScheduleMoves]]:
         exploration, known = self._exploration, 0
         exploration.done = 0
         for number, parent in enumerate(frontier, 1):
@@ -100,15 +100,15 @@ class ExhaustiveSearch:
             yield children
 
     def _run(
-        self, families: Iterator[list[Departures]], run: RunTrials, passed: list[Departures]
+        self, families: Iterator[list[ScheduleMoves]], run: RunTrials, passed: list[ScheduleMoves]
     ) -> Iterator[Batch]:
         """Run schedules, and rerun each with its last delay extended as long as that makes a difference.
 
         ``passed``: takes those that did not fail and may have one more move.
         """
-        waiting: list[Departures] = []
+        waiting: list[ScheduleMoves] = []
 
-        def outcomes(batch: list[Departures]) -> Batch:
+        def outcomes(batch: list[ScheduleMoves]) -> Batch:
             trials = [self.trial(schedule) for schedule in batch]
             for schedule, trial, judged in zip(batch, trials, run(trials), strict=True):
                 yield trial, judged
@@ -126,16 +126,16 @@ class ExhaustiveSearch:
             batch, waiting[:] = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
             yield outcomes(batch)
 
-    def trial(self, schedule: Departures) -> PipelineTrial:
+    def trial(self, schedule: ScheduleMoves) -> PipelineTrial:
         """Return the run of a schedule."""
         return self._runs.trial(schedule.faults, schedule.delays)
 
-    def recording(self, schedule: Departures) -> Recording:
+    def recording(self, schedule: ScheduleMoves) -> Recording:
         """Make the run of a schedule, and record what could depart from it."""
         return Recording(self.application, self.trial(schedule), self.protocol)
 
     def moves(
-        self, parent: Departures, recording: Recording | None = None, *, every: bool = False
+        self, parent: ScheduleMoves, recording: Recording | None = None, *, every: bool = False
     ) -> Iterator[Move]:
         """Return the moves that can follow a schedule's last one, in the order in which they begin.
 

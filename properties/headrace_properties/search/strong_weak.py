@@ -43,7 +43,7 @@ _NEVER_US = 10**15
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ProductionMode:
     """One way to run a pipeline.
 
     Attributes:
@@ -75,11 +75,11 @@ class Way:
 
 
 WAYS = (
-    Way("strong", Productions.STRONG),
-    Way("weak", Productions.WEAK),
-    Way("weak, no straggler checkpoints", Productions.WEAK, checkpoints=False),
-    Way("strong, exactly-once off", Productions.STRONG, exactly_once=False),
-    Way("weak, exactly-once off", Productions.WEAK, exactly_once=False),
+    ProductionMode("strong", Productions.STRONG),
+    ProductionMode("weak", Productions.WEAK),
+    ProductionMode("weak, no straggler checkpoints", Productions.WEAK, checkpoints=False),
+    ProductionMode("strong, exactly-once off", Productions.STRONG, exactly_once=False),
+    ProductionMode("weak, exactly-once off", Productions.WEAK, exactly_once=False),
 )
 """The ways that `compare` tries, safest first."""
 
@@ -142,7 +142,7 @@ class Account:
         errors: what runs stopped with.
     """
 
-    way: Way
+    way: ProductionMode
     without_faults: Costs = field(default_factory=Costs)
     runs: int = 0
     lost: int = 0
@@ -214,7 +214,9 @@ def _plans(
         yield Plan(draw_faults(ground, faults, run_seed), options, run_seed)
 
 
-def _run(way: Way, pipeline: Pipeline, feed: Feed, plan: Plan) -> tuple[History, dict[str, Verdict]]:
+def _run(
+    way: ProductionMode, pipeline: Pipeline, feed: Feed, plan: Plan
+) -> tuple[History, dict[str, Verdict]]:
     plan = msgspec.structs.replace(plan, options=way.options(plan.options))
     history, verdicts, _ = run_plan(Application.with_input(way.pipeline(pipeline), feed), PipelineTrial(plan))
     return history, verdicts

@@ -16,8 +16,8 @@ from headrace_properties.spark_jobs.watching import (
     LeakedState,
     Lifetime,
     Noted,
-    Watched,
     WatchedFunction,
+    WatchedProcessor,
     outside_of,
     watched_run,
 )
@@ -55,7 +55,7 @@ def watched_job(job: SparkJob, memory: Lifetime = Lifetime.TASK) -> SparkJob:
 
     def watched(step: Step) -> Step:
         if isinstance(step, TransformWithState):
-            return replace(step, processor=Watched(step.processor, memory))
+            return replace(step, processor=WatchedProcessor(step.processor, memory))
         if isinstance(step, ApplyWithState):
             return replace(step, function=WatchedFunction(step.function, memory))
         return step

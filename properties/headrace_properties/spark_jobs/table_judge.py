@@ -16,9 +16,9 @@ from headrace_sim.spark.query.schedules import Feed
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.effects import Effect
-from headrace_sim.spark.sinks.requests_over_http import Request
+from headrace_sim.spark.sinks.requests_over_http import HttpRequest
 from headrace_sim.spark.sinks.sink_runs import Sight, Watcher
-from headrace_sim.spark.sinks.story import Story
+from headrace_sim.spark.sinks.story import TrialStory
 from headrace_sim.spark.sinks.table_rows import rows_of_table
 
 _DEAD = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART}
@@ -122,9 +122,9 @@ class TableJudge:
             return f"in batch {fault.batch} a task died at a call of its state; in the end"
         calm = [] if self.calm is None else self.calm.effects
         by_batch = [[effect for effect in calm if effect.batch == batch] for batch in range(1 + fault.batch)]
-        return f"{Story(fault, [], by_batch).struck()}; {'in the end' if sight.is_end else 'at that moment'}"
+        return f"{TrialStory(fault, [], by_batch).struck()}; {'in the end' if sight.is_end else 'at that moment'}"
 
 
 def _effect_seen(effect: Effect) -> SinkEffect:
-    content = effect.payload.body if isinstance(effect.payload, Request) else None
+    content = effect.payload.body if isinstance(effect.payload, HttpRequest) else None
     return SinkEffect(effect.action, effect.target, effect.batch, effect.pending, content)

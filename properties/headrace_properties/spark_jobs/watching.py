@@ -77,7 +77,7 @@ def outside_of(job: SparkJob) -> OutsideState:
 def _handlers(job: SparkJob) -> Iterator[Any]:
     for step in job.working:
         match step:
-            case TransformWithState(processor=Watched() as watched):
+            case TransformWithState(processor=WatchedProcessor() as watched):
                 yield watched._processor
             case TransformWithState(processor=processor):
                 yield processor
@@ -200,7 +200,7 @@ class Lifetime(Enum):
     RUN = "for the run"
 
 
-class Watched:
+class WatchedProcessor:
     """A processor that does what the user's does.
 
     ``processor``: the user's. ``memory``: for how long it keeps what is outside state.

@@ -54,7 +54,7 @@ SCORES = "scores"
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Datum:
     """A datum of Figure 5. Times in microseconds after 12:00."""
 
     value: int
@@ -114,10 +114,10 @@ def figures() -> dict[int, DataflowFigure]:
 
 
 @functools.cache
-def points() -> tuple[Point, ...]:
+def points() -> tuple[Datum, ...]:
     """Return Figure 5's points in order of arrival."""
     return tuple(
-        Point(point["value"], _ninths(point["event_ninths"]), _ninths(point["proc_ninths"]))
+        Datum(point["value"], _ninths(point["event_ninths"]), _ninths(point["proc_ninths"]))
         for point in _data()["points"]
     )
 

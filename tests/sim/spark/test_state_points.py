@@ -8,7 +8,7 @@ from headrace_sim.spark.laboratory.workers import end_workers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.effects import Effect, Ledger, Settled, StateCall
 from headrace_sim.spark.sinks.points import fault_points
-from headrace_sim.spark.sinks.story import Story
+from headrace_sim.spark.sinks.story import TrialStory
 
 KEY, GET, UPDATE = ("the rows or the timer of a key", ""), ("get", "job.py:7"), ("update", "job.py:9")
 WRITTEN = [[Effect(0, batch, "write", "out", "job.py:12")] for batch in range(2)]
@@ -28,7 +28,7 @@ def test_a_task_dies_at_the_last_call_of_each_kind_in_each_batch() -> None:
 
 
 def test_its_story_names_the_call_however_few_effects_the_batch_has() -> None:
-    story = Story(SinkFault(SinkFaultKind.STATE, 1, 2), [*calls_of(1, KEY, GET, UPDATE)], WRITTEN)
+    story = TrialStory(SinkFault(SinkFaultKind.STATE, 1, 2), [*calls_of(1, KEY, GET, UPDATE)], WRITTEN)
     assert story.struck() == "in batch 1 a task died before update (job.py:9), and Spark ran it again"
 
 

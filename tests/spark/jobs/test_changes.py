@@ -300,7 +300,7 @@ def test_a_job_that_has_ended_says_so_from_every_call(
 
     with job.deploy(counter_last()) as running:
         with monkeypatch.context() as patched:
-            patched.setattr("headrace.spark.jobs.query.Running", fail)
+            patched.setattr("headrace.spark.jobs.query.RunningQuery", fail)
             with pytest.raises(DiskFullError):
                 running.change(counter_last(), {"mail": job.input()})
         assert running.errors == (full,)

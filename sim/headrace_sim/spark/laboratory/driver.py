@@ -42,7 +42,7 @@ from headrace_sim.spark.laboratory.workers import batches_of, raised_in_worker, 
 from headrace_sim.spark.refusals import is_library, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.contents import Raw
-from headrace_sim.spark.sinks.effects import Failed, Probe, Returned, UntraceableEffect
+from headrace_sim.spark.sinks.effects import EffectProbe, Failed, Returned, UntraceableEffect
 from headrace_sim.spark.sinks.processes import LetThrough, settle
 from headrace_sim.spark.sinks.store_clients import StoreClients
 
@@ -82,7 +82,7 @@ def drive(
     jvm: SparkJvm,
     session: Any,
     folder: Path,
-    probe: Probe,
+    probe: EffectProbe,
     fault: SinkFault | None,
     seed: int,
     database: PostgresDatabase | None = None,
@@ -138,7 +138,9 @@ def drive(
         os._exit(status)
 
 
-def look(program: LaboratoryProgram, jvm: SparkJvm, session: Any, folder: Path, probe: Probe) -> NoReturn:
+def look(
+    program: LaboratoryProgram, jvm: SparkJvm, session: Any, folder: Path, probe: EffectProbe
+) -> NoReturn:
     """Run the program without rows in this process, a fork, note its queries and its variables in the ledger, and never return.
 
     The arguments are those of `drive`.
@@ -163,7 +165,7 @@ def _settled(
     jvm: SparkJvm,
     session: Any,
     folder: Path,
-    probe: Probe,
+    probe: EffectProbe,
     seed: int,
     database: PostgresDatabase | None,
     kept: KeptFiles | None = None,
@@ -212,7 +214,9 @@ def _be_quiet() -> None:
         os.dup2(nowhere, stream)
 
 
-def run_program(script: Script | Called, probe: Probe, variables: dict[str, Any], spark: SparkSession) -> int:
+def run_program(
+    script: Script | Called, probe: EffectProbe, variables: dict[str, Any], spark: SparkSession
+) -> int:
     """Run the program to the end of its queries. Return the exit status."""
     try:
         _start(script, variables, spark)
@@ -247,7 +251,7 @@ def _start(script: Script | Called, variables: dict[str, Any], spark: SparkSessi
             raise
 
 
-def _failed(probe: Probe, error: BaseException) -> int:
+def _failed(probe: EffectProbe, error: BaseException) -> int:
     """Record what ended the program, unless its own function was heard to raise it."""
     own = any(
         isinstance(entry, Failed) and entry.attempt == probe.attempt for entry in probe.ledger.entries()

@@ -27,9 +27,9 @@ from headrace_sim.spark.sinks.contents import Raw
 from headrace_sim.spark.sinks.effects import (
     KILLED,
     Effect,
+    EffectProbe,
     Failed,
     Ledger,
-    Probe,
     Returned,
     UntraceableEffect,
 )
@@ -124,7 +124,7 @@ class RealDrivers:
         # Spark notes a batch as done after the function has returned, where no probe is: `watch_queries` waits for it.
         restarted = fault is not None and fault.kind is SinkFaultKind.RESTART
 
-        def run(probe: Probe) -> NoReturn:
+        def run(probe: EffectProbe) -> NoReturn:
             probe.dies_held = plan.with_java
             drive(
                 self.program, self.jvm, session, folder, probe, fault, plan.seed, self._database, sink.prepare,

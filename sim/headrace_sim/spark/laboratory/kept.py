@@ -34,7 +34,7 @@ from headrace_sim.spark.laboratory.places import (
     tree_size,
 )
 from headrace_sim.spark.refusals import shown_place, users_place
-from headrace_sim.spark.sinks.effects import Probe, Returned, UntraceableEffect
+from headrace_sim.spark.sinks.effects import EffectProbe, Returned, UntraceableEffect
 from headrace_sim.spark.sinks.processes import LetThrough
 from headrace_sim.spark.sinks.sink_runs import UnfollowableSinkError
 from headrace_sim.spark.sinks.write_fence import has_fence
@@ -104,7 +104,7 @@ class KeptFiles:
             plain = plain.relative_to(folder)
         return Path(os.path.normpath(self.home / plain))
 
-    def end_behind(self, batch: int, probe: Probe) -> None:
+    def end_behind(self, batch: int, probe: EffectProbe) -> None:
         """End this process, a driver, well, if a batch begins that is one too many."""
         if batch >= self.begins + self.batches:
             probe.ledger.append(Returned(probe.attempt, -1))
@@ -188,7 +188,7 @@ class KeptTrial:
 
     kept: KeptFiles
     folder: Path
-    probe: Probe
+    probe: EffectProbe
 
     def __post_init__(self) -> None:
         """Let effects be told relative to the owner's directory."""

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.refusals import shown_place, users_place
-from headrace_sim.spark.sinks.effects import Probe, UntraceableEffect
+from headrace_sim.spark.sinks.effects import EffectProbe, UntraceableEffect
 
 _IN_FILES = frozenset(
     {
@@ -46,7 +46,7 @@ class OutsideWrites:
 
     """
 
-    probe: Probe
+    probe: EffectProbe
     spark: SparkSession
     is_let: bool
     has_postgres: bool

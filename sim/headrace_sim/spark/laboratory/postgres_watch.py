@@ -34,7 +34,7 @@ from headrace_sim.spark.laboratory.postgres_statements import (
 )
 from headrace_sim.spark.refusals import CannotFollowError, place_in_other_threads, users_place
 from headrace_sim.spark.sinks.database_servers import replace_in, when_imported
-from headrace_sim.spark.sinks.effects import Probe, UntraceableEffect
+from headrace_sim.spark.sinks.effects import EffectProbe, UntraceableEffect
 
 _ADDRESS = (
     "channel_binding",
@@ -55,7 +55,7 @@ _IDLE = b"I"
 _BUSY_S = 0.5
 
 
-def watch_postgres(probe: Probe, database: PostgresDatabase) -> None:
+def watch_postgres(probe: EffectProbe, database: PostgresDatabase) -> None:
     """Redirect this process's connections to PostgreSQL to a trial's database, and report each change, irreversibly.
 
     What Java connects to for this process goes the same way, so that it ends with it. The write of a DataFrame is one effect.
@@ -191,7 +191,7 @@ class _Relay:
 
     def __init__(
         self,
-        probe: Probe,
+        probe: EffectProbe,
         database: PostgresDatabase,
         client: socket.socket,
         number: int,

@@ -22,7 +22,7 @@ from headrace_sim.spark.laboratory.postgres import is_lock_timeout
 from headrace_sim.spark.laboratory.postgres_statements import plain_table
 from headrace_sim.spark.refusals import definition_of, place_of_error, users_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.effects import Failed, Probe
+from headrace_sim.spark.sinks.effects import EffectProbe, Failed
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
 
 try:
@@ -56,7 +56,7 @@ _ACTIONS = (
 )
 
 
-def watch_writes(probe: Probe, outside: OutsideWrites) -> None:
+def watch_writes(probe: EffectProbe, outside: OutsideWrites) -> None:
     """Report each write of a DataFrame to the probe, irreversibly, and let it fail the actions that are due.
 
     ``outside``: refuses what leaves the trial.
@@ -109,7 +109,7 @@ _COMMAND = re.compile(
 )
 
 
-def _commanded(probe: Probe, outside: OutsideWrites, really: Callable[..., Any]) -> Callable[..., Any]:
+def _commanded(probe: EffectProbe, outside: OutsideWrites, really: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(really)
     def sql(self: SparkSession, text: str, *args: Any, **options: Any) -> Any:
         command = _COMMAND.match(text)
@@ -144,7 +144,7 @@ def _naming(really: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _written(
-    probe: Probe, outside: OutsideWrites, name: str, really: Callable[..., Any]
+    probe: EffectProbe, outside: OutsideWrites, name: str, really: Callable[..., Any]
 ) -> Callable[..., Any]:
     @functools.wraps(really)
     def write(self: Any, *args: Any, **options: Any) -> Any:
@@ -175,7 +175,7 @@ def _written(
     return write
 
 
-def _acting(probe: Probe, really: Callable[..., Any]) -> Callable[..., Any]:
+def _acting(probe: EffectProbe, really: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(really)
     def act(self: Any, *args: Any, **options: Any) -> Any:
         with probe.action():
@@ -223,7 +223,7 @@ def _started(waiting: list[SparkSink], given: Iterable[object]) -> SparkSink | N
     return started
 
 
-def _nothing(_batch: int, _probe: Probe) -> None:
+def _nothing(_batch: int, _probe: EffectProbe) -> None:
     """Let a batch begin."""
 
 
@@ -233,7 +233,7 @@ def _trigger(spark: SparkSession, kept: "KeptFiles | None") -> Any:
 
 
 def watch_queries(
-    probe: Probe,
+    probe: EffectProbe,
     fault: SinkFault | None,
     queries: Sequence[SparkJob],
     number: int,

@@ -29,7 +29,7 @@ from headrace_sim.spark.laboratory.postgres import PostgresDatabase
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
 from headrace_sim.spark.refusals import is_library
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.effects import Ledger, Probe, Settled, die
+from headrace_sim.spark.sinks.effects import EffectProbe, Ledger, Settled, die
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
 from headrace_sim.spark.sinks.processes import LetThrough, PausePoint, settle
 from headrace_sim.spark.versions import StatefulProcessorApiClient, rdd
@@ -47,7 +47,7 @@ _ATTEMPT = "HEADRACE_ATTEMPT"
 """The environment variable by which Spark keeps the workers of a driver that hangs apart from those of its successor."""
 _in_driver = False
 """Whether this process is a driver, which reads what it sends."""
-_settled: "tuple[AttemptNote, Probe] | None" = None
+_settled: "tuple[AttemptNote, EffectProbe] | None" = None
 """The attempt in whose trial this worker has settled."""
 
 
@@ -103,7 +103,7 @@ class _Noted:
 def watch_workers(
     folder: Path,
     jvm: "SparkJvm",
-    probe: Probe,
+    probe: EffectProbe,
     seed: int,
     database: PostgresDatabase | None,
     kept: KeptFiles | None,
@@ -186,7 +186,7 @@ def end_workers(ledger: Ledger, attempt: int) -> None:
                     time.sleep(_REAPED_S)
 
 
-def _joined(note: AttemptNote) -> Probe:
+def _joined(note: AttemptNote) -> EffectProbe:
     """Let this worker run a task of an attempt; return its probe."""
     global _settled  # noqa: PLW0603  a process settles once
     if _settled is None:
@@ -198,13 +198,13 @@ def _joined(note: AttemptNote) -> Probe:
     return probe
 
 
-def _settle(note: AttemptNote) -> Probe:
+def _settle(note: AttemptNote) -> EffectProbe:
     """Let this worker be one of a trial; return its probe."""
     sys.path[:] = [*sys.path, *(place for place in note.path if place not in sys.path)]
     sys.meta_path.insert(0, StandIns(note.stand_ins))
     waits = note.dies_held or (note.fault is not None and note.fault.kind is SinkFaultKind.PAUSE)
     halt = note.halt.here() if waits else note.halt
-    probe = Probe(Ledger(note.folder.parent / "ledger"), note.number, note.fault, halt, note.driver)
+    probe = EffectProbe(Ledger(note.folder.parent / "ledger"), note.number, note.fault, halt, note.driver)
     probe.dies_held = note.dies_held
     probe.ledger.append(Settled(note.number, os.getpid(), os.getpgrp()))
     context = TaskContext.get()
@@ -221,7 +221,7 @@ def _settle(note: AttemptNote) -> Probe:
     return probe
 
 
-def _watch_state(probe: Probe) -> None:
+def _watch_state(probe: EffectProbe) -> None:
     """Tell the probe of each call of the state, and of each key whose rows or timers come."""
     if hasattr(StatefulProcessorApiClient, "_send_proto_message"):
         really_send = StatefulProcessorApiClient._send_proto_message
@@ -251,7 +251,7 @@ _CALLS = {
 }
 
 
-def _told(probe: Probe, really: Callable[..., Any]) -> Callable[..., Any]:
+def _told(probe: EffectProbe, really: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(really)
     def called(*given: Any, **named: Any) -> Any:
         probe.state_call(really.__name__)

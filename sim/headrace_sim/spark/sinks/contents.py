@@ -111,7 +111,7 @@ def _sqlite_tables(path: Path) -> Iterator[tuple[str, list[Item]]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedContents:
     """The results of an undisturbed run, and what varies between such runs: names of files, columns, scratch files."""
 
     contents: Contents  # what each destination holds
@@ -133,7 +133,7 @@ class Expected:
         return _grouped(kept, self.names, self.passing)
 
 
-def expected(runs: list[tuple[Raw, list[Effect]]]) -> Expected:
+def expected(runs: list[tuple[Raw, list[Effect]]]) -> ExpectedContents:
     """Return what two undisturbed runs have in common, at different times and with different random numbers."""
     (first, _), (second, _) = runs
     names = frozenset(first.keys() & second.keys())
@@ -150,7 +150,7 @@ def expected(runs: list[tuple[Raw, list[Effect]]]) -> Expected:
         place for target, place, raw in made if any(f"{name}: ".startswith(f"{target}: ") for name in raw)
     }
     scratch = frozenset(place for _, place, _ in made if place not in lasting)
-    return Expected(groups[0], names, passing, scratch, unsteady, _joins(runs, names, passing))
+    return ExpectedContents(groups[0], names, passing, scratch, unsteady, _joins(runs, names, passing))
 
 
 def _joins(

@@ -7,7 +7,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Literal
 
-from headrace_sim.spark.sinks.effects import Probe
+from headrace_sim.spark.sinks.effects import EffectProbe
 from headrace_sim.spark.sinks.file_effects import shown
 
 _CHANGE = re.compile(
@@ -26,7 +26,7 @@ _ROLLBACK = re.compile(r"\s*ROLLBACK\s*(?:TRANSACTION\s*)?;?\s*$", re.IGNORECASE
 _TEMPORARY = re.compile(r"\s*CREATE\s+TEMP(?:ORARY)?\b", re.IGNORECASE)
 
 
-def watch_sqlite(probe: Probe) -> None:
+def watch_sqlite(probe: EffectProbe) -> None:
     """Report each change that this process makes to an SQLite database to the probe."""
     Cursor.probe = Connection.probe = probe
     real_connect, numbers = sqlite3.connect, count(1)
@@ -47,7 +47,7 @@ def watch_sqlite(probe: Probe) -> None:
 class Cursor(sqlite3.Cursor):
     """A cursor that reports each change to the probe."""
 
-    probe: Probe
+    probe: EffectProbe
 
     def execute(self, sql: str, parameters: Any = (), /) -> "Cursor":
         """Execute a statement."""
@@ -89,7 +89,7 @@ class Cursor(sqlite3.Cursor):
 class Connection(sqlite3.Connection):
     """A connection that reports each change and each commit to the probe."""
 
-    probe: Probe
+    probe: EffectProbe
     shown = ""
     number = 0
     remote = False  # whether a reply can be lost

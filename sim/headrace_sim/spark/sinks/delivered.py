@@ -19,7 +19,7 @@ from headrace_sim.deliveries import (
 )
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.contents import Contents, Expected, Item
+from headrace_sim.spark.sinks.contents import Contents, ExpectedContents, Item
 from headrace_sim.spark.sinks.effects import Effect, Swallowed
 from headrace_sim.spark.sinks.losses import last_effect
 from headrace_sim.spark.sinks.sink_runs import SinkFailsError, Trial
@@ -35,7 +35,7 @@ class RedeliveryTrial:
 
     batches: Batches
     run: RunsOn
-    usual: Expected  # what is left of the batches as they are
+    usual: ExpectedContents  # what is left of the batches as they are
     by_batch: Sequence[Sequence[Effect]]  # the effects of that
     compared: Sequence[str]  # the destinations that can be compared
     caught: Sequence[Swallowed] = ()  # the errors that the sink catches in the undisturbed run

@@ -208,7 +208,7 @@ class _Reader:
         return self.read(end - self.start)
 
 
-class Probe:
+class EffectProbe:
     """Counts the effects of an attempt, and injects a fault at one of them.
 
     Args:

@@ -12,14 +12,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from headrace_sim.spark.sinks.effects import Probe
+from headrace_sim.spark.sinks.effects import EffectProbe
 
 _CHANGES = ("link", "mkdir", "remove", "rename", "replace", "rmdir", "symlink", "truncate", "unlink")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 """The flags of `os.open` for what may be written."""
 
 
-def watch_files(probe: Probe) -> None:
+def watch_files(probe: EffectProbe) -> None:
     """Report each change that this process makes to a file to the probe, irreversibly: the process is an attempt."""
     _Watched.probe = probe
     builtins.open = io.open = _open
@@ -62,7 +62,7 @@ def _of_descriptor(descriptor: int) -> str:
 class _Watched(io.FileIO):
     """A file opened for writing. Python's buffers are on top of it, and die with the process."""
 
-    probe: Probe
+    probe: EffectProbe
 
     def write(self, data: Any, /) -> int:
         def half() -> None:
@@ -109,7 +109,7 @@ def _open(
     return text
 
 
-def _watched(probe: Probe, name: str, change: Callable[..., Any]) -> Callable[..., Any]:
+def _watched(probe: EffectProbe, name: str, change: Callable[..., Any]) -> Callable[..., Any]:
     def watched(path: Any, *args: Any, **options: Any) -> Any:
         ends_at = args[0] if name in {"link", "rename", "replace", "symlink"} and args else path
         ends_at = full_path(ends_at, options.get("dir_fd") or -1)
@@ -119,7 +119,7 @@ def _watched(probe: Probe, name: str, change: Callable[..., Any]) -> Callable[..
     return watched
 
 
-def _watch_descriptors(probe: Probe) -> None:
+def _watch_descriptors(probe: EffectProbe) -> None:
     names: dict[int, str] = {}
     real_open, real_write = os.open, os.write
 

@@ -5,7 +5,7 @@ from types import FrameType
 from typing import Any
 
 from headrace_sim.spark import refusals
-from headrace_sim.spark.sinks.effects import Probe, Swallowed
+from headrace_sim.spark.sinks.effects import EffectProbe, Swallowed
 
 
 class HeardErrors:
@@ -17,7 +17,7 @@ class HeardErrors:
 
     """
 
-    def __init__(self, probe: Probe, batch: int) -> None:
+    def __init__(self, probe: EffectProbe, batch: int) -> None:
         self._probe, self._batch = probe, batch
         self._errors: list[Swallowed] = []
         self._last = 0

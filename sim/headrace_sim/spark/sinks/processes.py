@@ -41,7 +41,7 @@ from headrace_sim.spark.sinks.background_threads import BackgroundThreads
 from headrace_sim.spark.sinks.contents import Raw, collected
 from headrace_sim.spark.sinks.database_servers import answer_databases, loaded, look_for_bindings
 from headrace_sim.spark.sinks.databases import watch_sqlite
-from headrace_sim.spark.sinks.effects import Effect, Failed, Ledger, Loaded, Probe, UntraceableEffect
+from headrace_sim.spark.sinks.effects import Effect, EffectProbe, Failed, Ledger, Loaded, UntraceableEffect
 from headrace_sim.spark.sinks.file_effects import WRITING, full_path, watch_files
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
 from headrace_sim.spark.sinks.requests_over_http import answer_http
@@ -185,7 +185,7 @@ class Attempt:
     """
 
     def __init__(
-        self, run: Callable[[Probe], NoReturn], ledger: Ledger, number: int, fault: SinkFault | None
+        self, run: Callable[[EffectProbe], NoReturn], ledger: Ledger, number: int, fault: SinkFault | None
     ) -> None:
         opened()
         place = Path(tempfile.mkdtemp("-halt", dir=ledger.path.parent))
@@ -203,7 +203,11 @@ class Attempt:
             self._pid = os.fork()
         if self._pid == 0:
             os.close(self._resume_writer)
-            run(Probe(ledger, number, fault, PausePoint(self._paused_writer, self._resume_reader, place)))
+            run(
+                EffectProbe(
+                    ledger, number, fault, PausePoint(self._paused_writer, self._resume_reader, place)
+                )
+            )
         signal.pthread_sigmask(signal.SIG_SETMASK, signals)
         os.close(self._paused_writer)
         os.close(self._resume_reader)
@@ -321,7 +325,7 @@ class SimulatedDrivers:
 SIMULATED: AttemptHost = SimulatedDrivers()
 
 
-def _run(sink: Sink, folder: Path, probe: Probe, plan: AttemptPlan) -> NoReturn:
+def _run(sink: Sink, folder: Path, probe: EffectProbe, plan: AttemptPlan) -> NoReturn:
     """Run as an attempt, and never return: none of the parent's cleanup may run here."""
     status = 1
     gc.freeze()  # else each collection here copies all pages of the parent's objects
@@ -342,7 +346,9 @@ def _run(sink: Sink, folder: Path, probe: Probe, plan: AttemptPlan) -> NoReturn:
         os._exit(status)
 
 
-def _process(sink: Sink, session: ClientSession, probe: Probe, behind: "_Behind", plan: AttemptPlan) -> bool:
+def _process(
+    sink: Sink, session: ClientSession, probe: EffectProbe, behind: "_Behind", plan: AttemptPlan
+) -> bool:
     """Call the function for each batch. Return whether all went well."""
     session.answers.batches = batches = Answers(
         action=probe.action, watch=probe, keys=sink.keys, state=session.answers.state.copy()
@@ -374,7 +380,7 @@ def _process(sink: Sink, session: ClientSession, probe: Probe, behind: "_Behind"
 class _Behind:
     """What goes on in the background when a function has returned."""
 
-    probe: Probe
+    probe: EffectProbe
     clients: StoreClients
     threads: BackgroundThreads
 
@@ -389,7 +395,7 @@ class _Behind:
 def _call(
     function: Callable[..., Any],
     given: tuple[Any, ...],
-    probe: Probe,
+    probe: EffectProbe,
     batch: int,
     within: AbstractContextManager[object] = nullcontext(),  # noqa: B008  it has no state
 ) -> bool:
@@ -416,7 +422,7 @@ def _call(
 
 def settle(
     folder: Path,
-    probe: Probe,
+    probe: EffectProbe,
     seed: int,
     *,
     sparks: Path | None = None,

@@ -10,13 +10,13 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from headrace_sim.spark.sinks.effects import Effect, Probe
+from headrace_sim.spark.sinks.effects import Effect, EffectProbe
 
 _CHANGES = frozenset({"DELETE", "PATCH", "POST", "PUT"})
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """A request that changes something: its method, its address, its body and its ``Idempotency-Key``."""
 
     method: str
@@ -31,7 +31,7 @@ def resources(effects: list[Effect]) -> dict[str, list[bytes]]:
     keys: set[tuple[str, str]] = set()
     for effect in effects:
         request = effect.payload
-        if not isinstance(request, Request):
+        if not isinstance(request, HttpRequest):
             continue
         match request.method:
             case "DELETE":
@@ -45,7 +45,7 @@ def resources(effects: list[Effect]) -> dict[str, list[bytes]]:
     return found
 
 
-def answer_http(probe: Probe) -> None:
+def answer_http(probe: EffectProbe) -> None:
     """Answer this process's HTTP requests from the server in the ledger."""
 
     def connect(self: Any) -> None:
@@ -62,7 +62,7 @@ def answer_http(probe: Probe) -> None:
 class _Line:
     """Replaces a connection's socket."""
 
-    def __init__(self, probe: Probe, host: str) -> None:
+    def __init__(self, probe: EffectProbe, host: str) -> None:
         self._probe = probe
         self._host = host
         self._sent = b""
@@ -80,10 +80,10 @@ class _Line:
         if headers.get("transfer-encoding") == "chunked":
             body = _unchunked(body)
         return io.BytesIO(
-            self._answer(Request(method, self._host + path, body, headers.get("idempotency-key")))
+            self._answer(HttpRequest(method, self._host + path, body, headers.get("idempotency-key")))
         )
 
-    def _answer(self, request: Request) -> bytes:
+    def _answer(self, request: HttpRequest) -> bytes:
         if request.method in _CHANGES:
             action = request.method if request.key is None else f"{request.method} with an Idempotency-Key"
             with self._probe.effect(action, request.address, replied=True, payload=lambda: request):

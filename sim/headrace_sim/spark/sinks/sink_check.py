@@ -12,7 +12,7 @@ from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFault, Sink
 from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
 from headrace_sim.spark.sinks.bursts import BURST_ROWS, between_parts, may_split
 from headrace_sim.spark.sinks.calm_effects import assumed, failing, left_open, nothing_left, questions_of
-from headrace_sim.spark.sinks.contents import Contents, Expected, Item, expected, ids
+from headrace_sim.spark.sinks.contents import Contents, ExpectedContents, Item, expected, ids
 from headrace_sim.spark.sinks.delivered import RedeliveryTrial
 from headrace_sim.spark.sinks.effects import (
     DEADLY,
@@ -61,7 +61,7 @@ from headrace_sim.spark.sinks.story import (
     SinkFinding,
     SinkQuestion,
     SinkTopic,
-    Story,
+    TrialStory,
     Wrong,
     distinct,
     merged_twice,
@@ -243,11 +243,11 @@ class SinkCheck:
         self._judge(trial, fault, usual, by_batch)
         found = self._found()
         return OneTrial(
-            found, calm, of_batches, fault, Story(fault, trial.entries, by_batch).struck(), usual.contents,
+            found, calm, of_batches, fault, TrialStory(fault, trial.entries, by_batch).struck(), usual.contents,
             struck, usual.read(trial.contents, trial.effects), self._asked(found),
         )  # fmt: skip
 
-    def _left(self, usual: Expected, batches: Batches) -> LeftOf:
+    def _left(self, usual: ExpectedContents, batches: Batches) -> LeftOf:
         """Run the sink undisturbed on other batches; return its effects, and what it leaves."""
         try:
             trial = self._heard(batches)
@@ -286,7 +286,7 @@ class SinkCheck:
         caught = next((entry for entry in errors if (entry.error, entry.place) not in usual), None)
         return finding if caught is None else swallowed_in_trial(finding, caught)
 
-    def _calm(self) -> tuple[Expected, list[list[Effect]], list[Entry]]:
+    def _calm(self) -> tuple[ExpectedContents, list[list[Effect]], list[Entry]]:
         """Run the sink undisturbed, twice; return its results, its effects by batch, and all that it has noted."""
         calm = [self._undisturbed(replace(self.sink, heard=chance == 0), chance) for chance in (0, 1)]
         if self.sink.begins is not None:
@@ -317,7 +317,7 @@ class SinkCheck:
             if self.progress is not None and self.progress(0, 0):
                 raise _StoppedError
 
-    def _judge_calm(self, usual: Expected, by_batch: list[list[Effect]]) -> None:
+    def _judge_calm(self, usual: ExpectedContents, by_batch: list[list[Effect]]) -> None:
         """Judge the undisturbed run: each row leaves a trace, and what stays does not depend on how batches are cut."""
 
         def run(batches: Batches) -> Contents | None:
@@ -385,19 +385,19 @@ class SinkCheck:
         except UnfollowableSinkError:
             return None
 
-    def _with_other_ids(self) -> Expected | None:
+    def _with_other_ids(self) -> ExpectedContents | None:
         """Return what is left whatever the ids of the batches are, or None if the sink fails then."""
         calm = [self._plain(self.sink.batches), self._plain(self.sink.batches, 1, len(self.sink.batches))]
         runs = [(trial.contents, trial.effects) for trial in calm if trial is not None]
         return expected(runs) if len(runs) == len(calm) else None
 
-    def _in_order(self) -> Expected | None:
+    def _in_order(self) -> ExpectedContents | None:
         """Return what is left if the rows of a batch come in their order, or None if the sink fails then."""
         trial = self._plain(self.sink.batches)
         return None if trial is None else expected([(trial.contents, trial.effects)] * 2)
 
     def _deliver(
-        self, usual: Expected, by_batch: list[list[Effect]], *, duplicates: bool, asks: bool
+        self, usual: ExpectedContents, by_batch: list[list[Effect]], *, duplicates: bool, asks: bool
     ) -> None:
         """Deliver the rows as their source may: repeated, if that is said, or to ask whether it may; and empty, or spoiled."""
         from_source = self.rows_of in {RowsOf.SOURCE, RowsOf.UNKNOWN} and not self.sink.host.shares_java
@@ -462,7 +462,7 @@ class SinkCheck:
 
     def _restart(
         self,
-        usual: Expected,
+        usual: ExpectedContents,
         by_batch: list[list[Effect]],
         *,
         is_judged: bool,
@@ -509,14 +509,14 @@ class SinkCheck:
             )  # fmt: skip
         return ""
 
-    def _restored(self, usual: Expected) -> Iterator[str]:
+    def _restored(self, usual: ExpectedContents) -> Iterator[str]:
         """Yield what is missing if the target is restored from a backup, and the checkpoint is not."""
         life = restored_target(self.sink.batches)
         if life is not None and self.rows_of in _OF_A_SOURCE and not self.sink.host.shares_java:
             with contextlib.suppress(UnfollowableSinkError):
                 yield from map(restored_told, self._after(life, usual)[:1])
 
-    def _after(self, life: Restart, usual: Expected) -> list[AfterRestart]:
+    def _after(self, life: Restart, usual: ExpectedContents) -> list[AfterRestart]:
         """Return what a restart makes different, in destinations where the cut of the rows alone does not."""
         compared = set(usual.contents) - {*usual.unsteady, *self.ignore}
         if [*map(tuple, life.cut)] != [tuple(batch) for batch in self.sink.batches if batch]:
@@ -534,7 +534,7 @@ class SinkCheck:
     def _kill_with_java(
         self,
         faults: list[SinkFault],
-        usual: Expected,
+        usual: ExpectedContents,
         by_batch: list[list[Effect]],
         progress: Progress | None,
     ) -> list[str]:
@@ -554,7 +554,7 @@ class SinkCheck:
             again = replace(self, findings={}, asked={}, shown={})
             again._judge(trial, fault, usual, by_batch)
             known, shown = self.shown.get(fault, set()), again.shown.get(fault, set())
-            struck = Story(fault, trial.entries, by_batch).struck()
+            struck = TrialStory(fault, trial.entries, by_batch).struck()
             for wrong, where in sorted(known ^ shown, key=str):
                 only = "only" if (wrong, where) in shown else "not"
                 unlike.append(f"{struck}: {wrong.value} in {where} shows {only} if Java dies, too")
@@ -575,8 +575,10 @@ class SinkCheck:
         if self.watcher is not None and sight is not None:
             self.watcher.tell(sight)
 
-    def _judge(self, trial: Trial, fault: SinkFault, usual: Expected, by_batch: list[list[Effect]]) -> None:
-        story = Story(fault, trial.entries, by_batch)
+    def _judge(
+        self, trial: Trial, fault: SinkFault, usual: ExpectedContents, by_batch: list[list[Effect]]
+    ) -> None:
+        story = TrialStory(fault, trial.entries, by_batch)
         failure = stuck_at(trial.entries)
         if failure is not None:
             self._add(story.stuck(failure))
@@ -603,7 +605,7 @@ class SinkCheck:
             if lost and same and not self.ignore & {one[0], other[0]}:
                 self._add(story.apart(one, other, min(lost), usual.names))
 
-    def _drawn(self, usual: Expected) -> frozenset[str]:
+    def _drawn(self, usual: ExpectedContents) -> frozenset[str]:
         """Return the destinations that chance alone makes differ, where two undisturbed runs happened to agree.
 
         They are looked for once, when a trial first shows a difference.

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from headrace_sim.spark.sinks.database_servers import replace_in, when_imported
-from headrace_sim.spark.sinks.effects import Effect, Probe
+from headrace_sim.spark.sinks.effects import Effect, EffectProbe
 from headrace_sim.spark.stores.client_modules import answer_client, is_answered, is_made
 from headrace_sim.spark.stores.client_objects import record_with, rows_of
 from headrace_sim.spark.stores.object_calls import objects_of
@@ -56,7 +56,7 @@ class StoreClients:
 
     sends_at_once = False
 
-    def __init__(self, probe: Probe, keys: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, probe: EffectProbe, keys: Mapping[str, tuple[str, ...]]) -> None:
         self._probe = probe
         self._keys = keys
         self._waiting: list[tuple[str, StoreWrite, str, Future[Any]]] = []

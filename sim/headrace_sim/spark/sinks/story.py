@@ -8,9 +8,9 @@ from enum import Enum
 from headrace_sim.deliveries import Batches, RowDelivery
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.contents import Column, Contents, Expected, Item, destination_of
+from headrace_sim.spark.sinks.contents import Column, Contents, ExpectedContents, Item, destination_of
 from headrace_sim.spark.sinks.effects import Effect, Entry, Failed, StateCall
-from headrace_sim.spark.sinks.requests_over_http import Request
+from headrace_sim.spark.sinks.requests_over_http import HttpRequest
 from headrace_sim.spark.stores.store_changes import StoreWrite
 from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
 from headrace_sim.spark.tables.versions import TableVersion
@@ -123,7 +123,7 @@ ONE_ROW_OF_EACH_KEY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class TrialStory:
     """Tells what one trial showed."""
 
     fault: SinkFault
@@ -145,7 +145,7 @@ class Story:
         return self._finding(Wrong.STUCK, error, (), failure.place, failure.error, told, remedy)
 
     def different(
-        self, destination: str, surplus: Counter[Item], missing: Counter[Item], usual: Expected
+        self, destination: str, surplus: Counter[Item], missing: Counter[Item], usual: ExpectedContents
     ) -> SinkFinding:
         """Rows are duplicated, missing, or different."""
         instead = f"{destination} has {shown_items(surplus)} instead of {shown_items(missing)}"
@@ -188,7 +188,7 @@ class Story:
         remedy = _OTHER_PARTITIONS if self.fault.kind is SinkFaultKind.REORDER else _remedy(blamed)
         return self._blamed(Wrong.TWICE, destination, surplus, blamed, told, remedy)
 
-    def doubled(self, destination: str, found: Contents, usual: Expected) -> dict[str, str]:
+    def doubled(self, destination: str, found: Contents, usual: ExpectedContents) -> dict[str, str]:
         """Say, by destination, what is there twice where no undisturbed run has anything twice, and rows cannot be compared."""
         calm, items = usual.contents.get(destination, Counter()), found.get(destination, Counter())
         twice = [item for item, count in items.items() if count > 1]
@@ -330,7 +330,7 @@ _UNSTRUCK = {
 def _remedy(blamed: list[Effect]) -> str:
     """What makes an effect of this sort idempotent."""
     effect = blamed[-1] if blamed else None
-    if effect is not None and isinstance(effect.payload, Request):
+    if effect is not None and isinstance(effect.payload, HttpRequest):
         return "PUT it to an address that names the batch, or send an Idempotency-Key made of the batch id and the row."
     if effect is not None and isinstance(effect.payload, StoreWrite):
         return (

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
-from headrace_sim.spark.stores.client_objects import Kind, Place, Reply, refuse, several
+from headrace_sim.spark.stores.client_objects import ClientKind, ClientObject, ClientReply, refuse, several
 from headrace_sim.spark.stores.keyed_rows import put_rows
 from headrace_sim.spark.stores.object_calls import DONE, S3, S3_BUCKET, S3_OBJECT
 from headrace_sim.spark.stores.store_changes import StoreChange, add, matching, remove
@@ -12,7 +12,7 @@ from headrace_sim.spark.stores.store_changes import StoreChange, add, matching, 
 Calls = Mapping[str, Callable[..., Any]]
 
 
-def _table(at: Place) -> str:
+def _table(at: ClientObject) -> str:
     return f"dynamodb: {at._names[-1]}"
 
 
@@ -28,7 +28,7 @@ def _plain_row(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {name: _plain(value) for name, value in row.items()}
 
 
-def _put_item(at: Place, Item: Any) -> Reply:
+def _put_item(at: ClientObject, Item: Any) -> ClientReply:
     put_rows(at, "put_item", _table(at), [Item])
     return DONE
 
@@ -38,12 +38,12 @@ _ADDED = re.compile(r"\s*([\w.#]+)\s+()(:\w+)\s*$")
 
 
 def _update_item(
-    at: Place,
+    at: ClientObject,
     Key: Any,
     UpdateExpression: str,
     ExpressionAttributeValues: Any = None,
     ExpressionAttributeNames: Any = None,
-) -> Reply:
+) -> ClientReply:
     names, values = dict(ExpressionAttributeNames or {}), dict(ExpressionAttributeValues or {})
     operators = list[tuple[str, Mapping[str, Any]]]()
     clauses = re.split(r"\b(SET|ADD|REMOVE|DELETE)\b", UpdateExpression, flags=re.IGNORECASE)[1:]
@@ -59,15 +59,15 @@ def _update_item(
     return DONE
 
 
-def _get_item(at: Place, Key: Any) -> Reply:
+def _get_item(at: ClientObject, Key: Any) -> ClientReply:
     found = matching(at._documents(_table(at)), Key)
-    return Reply(DONE, **({"Item": dict(found[0])} if found else {}))
+    return ClientReply(DONE, **({"Item": dict(found[0])} if found else {}))
 
 
 class _BatchWriter:
     """Puts and deletes that are sent together when it ends."""
 
-    def __init__(self, at: Place, keys: Any) -> None:
+    def __init__(self, at: ClientObject, keys: Any) -> None:
         self._at, self._keys, self._items = at, tuple(keys or ()), list[Any]()
 
     def __enter__(self) -> Self:
@@ -98,13 +98,13 @@ _TABLE_CALLS: Calls = {
     "delete_item": lambda at, Key: at._write("delete_item", remove(_table(at), Key)),
     "batch_writer": lambda at, overwrite_by_pkeys=None: _BatchWriter(at, overwrite_by_pkeys),
 }
-_TABLE = Kind("boto3's DynamoDB table", _TABLE_CALLS)
+_TABLE = ClientKind("boto3's DynamoDB table", _TABLE_CALLS)
 
 
 def _of_table(name: str) -> Callable[..., Any]:
     """Return a table's call as the low-level client has it: it names the table, and wraps values in their types."""
 
-    def call(at: Place, TableName: str, **options: Any) -> Any:
+    def call(at: ClientObject, TableName: str, **options: Any) -> Any:
         plain = {
             option: _plain_row(value) if option in {"Item", "Key", "ExpressionAttributeValues"} else value
             for option, value in options.items()
@@ -114,13 +114,13 @@ def _of_table(name: str) -> Callable[..., Any]:
     return call
 
 
-def _batch_write_item(at: Place, RequestItems: Any) -> Reply:
+def _batch_write_item(at: ClientObject, RequestItems: Any) -> ClientReply:
     for table, requests in RequestItems.items():
         puts = [_plain_row(request["PutRequest"]["Item"]) for request in requests if "PutRequest" in request]
         if len(puts) < len(requests):
             refuse("batch_write_item with a DeleteRequest", at._client)
         put_rows(at, "batch_write_item", f"dynamodb: {table}", puts)
-    return Reply(DONE, UnprocessedItems={})
+    return ClientReply(DONE, UnprocessedItems={})
 
 
 def _message(
@@ -128,21 +128,23 @@ def _message(
 ) -> Callable[..., Any]:
     """Return a call that sends a message, or those of an option: each is there as often as it is sent."""
 
-    def call(at: Place, **options: Any) -> Reply:
+    def call(at: ClientObject, **options: Any) -> ClientReply:
         target = f"{service}: {str(options.get(place)).rpartition('/')[2].rpartition(':')[2]}"
         several(
             at,
             action,
             _without_repeats(at, target, [one(entry) for entry in (options[many] if many else [options])]),
         )
-        return Reply(
+        return ClientReply(
             DONE, MessageId="message", Failed=[], Successful=[], FailedRecordCount=0, FailedPutCount=0, Records=[],
         )  # fmt: skip
 
     return call
 
 
-def _without_repeats(at: Place, target: str, messages: Iterable[Mapping[str, Any]]) -> Iterable[StoreChange]:
+def _without_repeats(
+    at: ClientObject, target: str, messages: Iterable[Mapping[str, Any]]
+) -> Iterable[StoreChange]:
     """Yield the messages that a queue takes: of one MessageDeduplicationId, within five minutes, only the first."""
     known = at._documents(target)
     for message in messages:
@@ -164,29 +166,29 @@ def _streamed(sent: Any) -> dict[str, Any]:
 
 
 SERVICES = {
-    "s3": Kind("boto3's S3 client", S3),
-    "dynamodb": Kind(
+    "s3": ClientKind("boto3's S3 client", S3),
+    "dynamodb": ClientKind(
         "boto3's DynamoDB client",
         {"batch_write_item": _batch_write_item}
         | {name: _of_table(name) for name in ("put_item", "update_item", "get_item", "delete_item")},
     ),
-    "sqs": Kind(
+    "sqs": ClientKind(
         "boto3's SQS client",
         {
             "send_message": _message("sqs", "QueueUrl", "send_message", _queued),
             "send_message_batch": _message("sqs", "QueueUrl", "send_message_batch", _queued, "Entries"),
-            "get_queue_url": lambda _at, QueueName: Reply(QueueUrl=f"https://sqs/{QueueName}"),
+            "get_queue_url": lambda _at, QueueName: ClientReply(QueueUrl=f"https://sqs/{QueueName}"),
         },
     ),
-    "sns": Kind("boto3's SNS client", {"publish": _message("sns", "TopicArn", "publish", _published)}),
-    "kinesis": Kind(
+    "sns": ClientKind("boto3's SNS client", {"publish": _message("sns", "TopicArn", "publish", _published)}),
+    "kinesis": ClientKind(
         "boto3's Kinesis client",
         {
             "put_record": _message("kinesis", "StreamName", "put_record", _streamed),
             "put_records": _message("kinesis", "StreamName", "put_records", _streamed, "Records"),
         },
     ),
-    "firehose": Kind(
+    "firehose": ClientKind(
         "boto3's Firehose client",
         {
             "put_record": _message(
@@ -200,26 +202,26 @@ SERVICES = {
 }
 """Boto3's low-level clients, by service."""
 RESOURCES = {
-    "s3": Kind("boto3's S3 resource", opens={"Object": S3_OBJECT, "Bucket": S3_BUCKET}),
-    "dynamodb": Kind("boto3's DynamoDB resource", opens={"Table": _TABLE}),
+    "s3": ClientKind("boto3's S3 resource", opens={"Object": S3_OBJECT, "Bucket": S3_BUCKET}),
+    "dynamodb": ClientKind("boto3's DynamoDB resource", opens={"Table": _TABLE}),
 }
 """Boto3's resources, by service."""
 
 
-def service(kinds: Mapping[str, Kind]) -> Callable[..., Place]:
+def service(kinds: Mapping[str, ClientKind]) -> Callable[..., ClientObject]:
     """Return what makes a client or a resource of a service."""
 
-    def make(service_name: str, *_: Any, **options: Any) -> Place:
+    def make(service_name: str, *_: Any, **options: Any) -> ClientObject:
         if service_name not in kinds:
             refuse(f"boto3's {service_name}", "boto3")
-        return Place("boto3", kinds[service_name], (), options)
+        return ClientObject("boto3", kinds[service_name], (), options)
 
     return make
 
 
-def _of_session(kinds: Mapping[str, Kind]) -> Callable[..., Place]:
+def _of_session(kinds: Mapping[str, ClientKind]) -> Callable[..., ClientObject]:
     make = service(kinds)
     return lambda at, service_name, **options: make(service_name, **options)
 
 
-SESSION = Kind("boto3's session", {"client": _of_session(SERVICES), "resource": _of_session(RESOURCES)})
+SESSION = ClientKind("boto3's session", {"client": _of_session(SERVICES), "resource": _of_session(RESOURCES)})

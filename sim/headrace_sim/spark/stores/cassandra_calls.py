@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import uuid4
 
-from headrace_sim.spark.stores.client_objects import Kind, Place, Reply, refuse
+from headrace_sim.spark.stores.client_objects import ClientKind, ClientObject, ClientReply, refuse
 from headrace_sim.spark.stores.keyed_rows import put_rows
 from headrace_sim.spark.stores.store_changes import StoreChange, matching, put, remove
 
@@ -37,7 +37,7 @@ def _values(parameters: Any) -> Iterator[Any]:
     return iter(() if parameters is None or isinstance(parameters, Mapping) else parameters)
 
 
-def _value(at: Place, text: str, left: Iterator[Any], named: Any) -> Any:
+def _value(at: ClientObject, text: str, left: Iterator[Any], named: Any) -> Any:
     """Return the value of a literal or of a marker."""
     word = text.strip()
     if word in {"?", "%s"}:
@@ -56,7 +56,7 @@ def _value(at: Place, text: str, left: Iterator[Any], named: Any) -> Any:
     return refuse(f"{word!r} in a statement of Cassandra", at._client)
 
 
-def _execute(at: Place, query: Any, parameters: Any = None) -> Any:
+def _execute(at: ClientObject, query: Any, parameters: Any = None) -> Any:
     """Carry out a statement, a bound one, or a batch of them."""
     if isinstance(query, Statements):
         for one, values in query.parts:
@@ -93,7 +93,9 @@ def _execute(at: Place, query: Any, parameters: Any = None) -> Any:
         return []
     if (found := _SELECT.match(text)) is not None:
         kept = matching(at._documents(target(found[2])), _fields(at, found[3] or "", left, parameters))
-        return _Rows(Reply(row) for row in ([{"count": len(kept)}] if "count(" in found[1].lower() else kept))
+        return _Rows(
+            ClientReply(row) for row in ([{"count": len(kept)}] if "count(" in found[1].lower() else kept)
+        )
     if (found := _CREATE.match(text)) is not None:
         key = _KEY.search(found[2])
         columns = re.findall(r"\w+", key[1]) if key else [_OWN_KEY.search(found[2])[1]]  # type: ignore[index]
@@ -104,15 +106,15 @@ def _execute(at: Place, query: Any, parameters: Any = None) -> Any:
     return refuse(f"the statement {text!r} of Cassandra", at._client)
 
 
-def _insert(at: Place, target: str, row: Mapping[str, Any], *, new_only: bool) -> Any:
+def _insert(at: ClientObject, target: str, row: Mapping[str, Any], *, new_only: bool) -> Any:
     known = [column for found in at._documents(f"key of {target}") for column in found["columns"]]
     if new_only:
         if not known:
             refuse("IF NOT EXISTS of a table whose CREATE TABLE is not in the job", at._client)
         if matching(at._documents(target), {name: row[name] for name in known}):
-            return _Rows([Reply(applied=False)])
+            return _Rows([ClientReply(applied=False)])
     put_rows(at, "INSERT", target, [row], known)
-    return _Rows([Reply(applied=True)])
+    return _Rows([ClientReply(applied=True)])
 
 
 class _Rows(list[Any]):
@@ -129,7 +131,7 @@ class _Rows(list[Any]):
         return not self or bool(self[0].get("applied", True))
 
 
-def _fields(at: Place, where: str, left: Iterator[Any], named: Any) -> dict[str, Any]:
+def _fields(at: ClientObject, where: str, left: Iterator[Any], named: Any) -> dict[str, Any]:
     found = _WHERE.findall(where)
     if where.strip() and len(re.findall(r"\bAND\b", where, re.IGNORECASE)) + 1 != len(found):
         refuse(f"the condition {where!r} of Cassandra", at._client)
@@ -162,36 +164,42 @@ class Statements:
         self.parts.clear()
 
 
-class _InBackground(Place):
+class _InBackground(ClientObject):
     """A session whose requests are sent in the background."""
 
     def _write(self, action: str, *changes: StoreChange, is_keyed: bool = True) -> None:
         self._held.append(self._later(action, *changes, is_keyed=is_keyed))
 
 
-def _execute_async(at: Place, query: Any, parameters: Any = None) -> Any:
+def _execute_async(at: ClientObject, query: Any, parameters: Any = None) -> Any:
     session = _InBackground(at._client, at._kind, at._names)
     _execute(session, query, parameters)
     return session._held[-1]
 
 
 def execute_concurrent_with_args(
-    session: Place, statement: Any, parameters: Any, *_: Any, **__: Any
+    session: ClientObject, statement: Any, parameters: Any, *_: Any, **__: Any
 ) -> list[Any]:
     """Carry out a statement with each of several lists of values."""
-    return [Reply(success=True, result_or_exc=_execute(session, statement, values)) for values in parameters]
+    return [
+        ClientReply(success=True, result_or_exc=_execute(session, statement, values)) for values in parameters
+    ]
 
 
-def execute_concurrent(session: Place, statements_and_parameters: Any, *_: Any, **__: Any) -> list[Any]:
+def execute_concurrent(
+    session: ClientObject, statements_and_parameters: Any, *_: Any, **__: Any
+) -> list[Any]:
     """Carry out several statements, each with its values."""
-    return [Reply(success=True, result_or_exc=_execute(session, *one)) for one in statements_and_parameters]
+    return [
+        ClientReply(success=True, result_or_exc=_execute(session, *one)) for one in statements_and_parameters
+    ]
 
 
-def _prepare(_at: Place, query: str) -> Statement:
+def _prepare(_at: ClientObject, query: str) -> Statement:
     return Statement(query)
 
 
-_SESSION = Kind(
+_SESSION = ClientKind(
     "cassandra's session",
     {
         "execute": _execute,
@@ -201,4 +209,4 @@ _SESSION = Kind(
         "shutdown": lambda at: None,
     },
 )
-CLUSTER = Kind("cassandra's cluster", {"shutdown": lambda at: None}, {"connect": _SESSION})
+CLUSTER = ClientKind("cassandra's cluster", {"shutdown": lambda at: None}, {"connect": _SESSION})

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
-from headrace_sim.spark.stores.client_objects import Kind, Named, Opener, error_named, refuse
+from headrace_sim.spark.stores.client_objects import ClientKind, Named, Opener, error_named, refuse
 from headrace_sim.spark.stores.client_table import CLIENTS, SERVERS
 from headrace_sim.spark.stores.server_modules import fill_server
 
@@ -54,7 +54,7 @@ class _ClientModule(ModuleType):
 
 
 def _given(client: str, name: str, row: Any) -> Any:
-    return Opener(client, name, row) if isinstance(row, Kind) else row
+    return Opener(client, name, row) if isinstance(row, ClientKind) else row
 
 
 def is_made(module: ModuleType) -> bool:

@@ -2,8 +2,8 @@
 
 Rules of this file:
 
-* An object is of a `Kind`, whose calls are functions that take the object and the arguments of the client's method. A method
-  or an option that it lacks is refused by name; one that says how to wait or whom to trust is dropped.
+* The calls of a `ClientKind` are functions that take the object and the arguments of the client's method. A method or an option
+  that it lacks is refused by name; one that says how to wait or whom to trust is dropped.
 * A request may fail, or lose its reply. The client's exceptions, as the user's code names them, stand for that.
 * What a program changes before its queries start is there when a trial begins.
 """
@@ -33,16 +33,16 @@ HARMLESS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ClientKind:
     """What an object of a client can do, each by the name of a method or an attribute."""
 
     name: str  # as its users know it: ``pymongo's collection``
     calls: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # what its methods do
-    opens: Mapping[str, "Kind"] = field(
+    opens: Mapping[str, "ClientKind"] = field(
         default_factory=dict
     )  # kinds of what methods return: places named by their arguments
-    parts: Mapping[str, "Kind"] = field(default_factory=dict)  # the kinds of its attributes
-    inner: "Kind | None" = None  # the kind of what is behind an attribute or an item of any other name
+    parts: Mapping[str, "ClientKind"] = field(default_factory=dict)  # the kinds of its attributes
+    inner: "ClientKind | None" = None  # the kind of what is behind an attribute or an item of any other name
     rest: Callable[[str], Callable[..., Any] | None] = lambda _: None  # what a method of any other name does
 
 
@@ -126,7 +126,7 @@ def recorder() -> ClientRecorder:
     return _RECORDERS[0]
 
 
-class Place:
+class ClientObject:
     """An object of a client: a connection, or a database, table or bucket behind it.
 
     Args:
@@ -137,7 +137,9 @@ class Place:
 
     """
 
-    def __init__(self, client: str, kind: Kind, names: tuple[Any, ...] = (), options: Any = None) -> None:
+    def __init__(
+        self, client: str, kind: ClientKind, names: tuple[Any, ...] = (), options: Any = None
+    ) -> None:
         self._client, self._kind, self._names, self._options = client, kind, names, options or {}
         self._held: list[Any] = []
 
@@ -148,7 +150,7 @@ class Place:
         if name in kind.opens:
             return lambda *args, **options: self._behind(kind.opens[name], *args, **options)
         if name in kind.parts:
-            return Place(self._client, kind.parts[name], self._names, self._options)
+            return ClientObject(self._client, kind.parts[name], self._names, self._options)
         if name == "exceptions":
             return Errors(self._client)
         call = kind.calls.get(name) or kind.rest(name)
@@ -163,9 +165,9 @@ class Place:
             refuse(f"an item of {self._kind.name}", self._client)
         return self._behind(self._kind.inner, name)
 
-    def _behind(self, kind: Kind, *args: Any, **options: Any) -> "Place":
+    def _behind(self, kind: ClientKind, *args: Any, **options: Any) -> "ClientObject":
         names = (*args, *(value for value in options.values() if isinstance(value, str)))
-        made = Place(self._client, kind, (*self._names, *names), {**self._options, **options})
+        made = ClientObject(self._client, kind, (*self._names, *names), {**self._options, **options})
         made._held.append(self)
         return made
 
@@ -197,16 +199,18 @@ class Place:
         with client_errors(self._client):
             recorder().request(action, StoreWrite(changes, is_keyed))
 
-    def _later(self, action: str, *changes: StoreChange, is_keyed: bool = True) -> "Sent":
+    def _later(self, action: str, *changes: StoreChange, is_keyed: bool = True) -> "BackgroundSend":
         """Let changes wait until they are sent in the background."""
-        return Sent(recorder().later(action, StoreWrite(changes, is_keyed), users_place()), self._client)
+        return BackgroundSend(
+            recorder().later(action, StoreWrite(changes, is_keyed), users_place()), self._client
+        )
 
     def _documents(self, target: str) -> list[Document]:
         """Return what is at a target."""
         return kept_documents(recorder().changes()).get(target, [])
 
 
-class Sent:
+class BackgroundSend:
     """What is sent in the background: at the latest when somebody waits for it."""
 
     def __init__(self, future: Future[Any], client: str) -> None:
@@ -229,7 +233,7 @@ class Sent:
     add_errback = add_done_callback = add_callbacks = add_callback
 
 
-class Reply(dict[str, Any]):
+class ClientReply(dict[str, Any]):
     """What a server answers: a dict whose entries are attributes, too. What is not in it is refused."""
 
     def __getattr__(self, name: str) -> Any:
@@ -267,13 +271,17 @@ class Named:
 class Opener(Named):
     """A class or a function of a client's module that the table has."""
 
-    def __init__(self, client: str, name: str, row: "Kind | Callable[..., Any]") -> None:
+    def __init__(self, client: str, name: str, row: "ClientKind | Callable[..., Any]") -> None:
         super().__init__(f"{client}.{name}")
         self._client, self._row = client, row
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         row = self._row
-        return Place(self._client, row, (), options) if isinstance(row, Kind) else row(*args, **options)
+        return (
+            ClientObject(self._client, row, (), options)
+            if isinstance(row, ClientKind)
+            else row(*args, **options)
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("from_") or name == "connect":
@@ -386,7 +394,7 @@ def named_call(name: str) -> Callable[..., Any]:
     return lambda *args, **options: (name, args, options)
 
 
-def several(at: Place, action: str, changes: Iterable[StoreChange]) -> int:
+def several(at: ClientObject, action: str, changes: Iterable[StoreChange]) -> int:
     """Send several changes in one request; none: no request. Return their number."""
     made = list(changes)
     if made:

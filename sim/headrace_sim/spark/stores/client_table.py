@@ -14,7 +14,7 @@ from headrace_sim.spark.stores.cassandra_calls import (
     execute_concurrent,
     execute_concurrent_with_args,
 )
-from headrace_sim.spark.stores.client_objects import Kind, nothing
+from headrace_sim.spark.stores.client_objects import ClientKind, nothing
 from headrace_sim.spark.stores.cloud_calls import (
     BIGQUERY,
     COSMOS,
@@ -31,9 +31,9 @@ from headrace_sim.spark.stores.mongo_calls import PYMONGO
 from headrace_sim.spark.stores.object_calls import AZURE_STORAGE, GOOGLE_STORAGE, MINIO
 from headrace_sim.spark.stores.queue_calls import CONFLUENT, KAFKA_PYTHON
 from headrace_sim.spark.stores.redis_calls import REDIS
-from headrace_sim.spark.stores.series_calls import HBASE, HBASE_POOL, INFLUX, INFLUX_1, Options, Point
+from headrace_sim.spark.stores.series_calls import HBASE, HBASE_POOL, INFLUX, INFLUX_1, Options, SeriesPoint
 
-Row = Kind | Callable[..., Any]
+Row = ClientKind | Callable[..., Any]
 CLIENTS: Mapping[str, Mapping[str, Row]] = {
     "pymongo": PYMONGO,
     "bson": {"ObjectId": lambda *args: args[0] if args else None},
@@ -58,7 +58,7 @@ CLIENTS: Mapping[str, Mapping[str, Row]] = {
             )
         },
     },
-    "influxdb_client": {"InfluxDBClient": INFLUX, "Point": Point, "WriteOptions": Options},
+    "influxdb_client": {"InfluxDBClient": INFLUX, "SeriesPoint": SeriesPoint, "WriteOptions": Options},
     "influxdb": {"InfluxDBClient": INFLUX_1},
     "happybase": {"Connection": HBASE, "ConnectionPool": HBASE_POOL},
     "google.cloud.pubsub_v1": {"PublisherClient": PUBLISHER},

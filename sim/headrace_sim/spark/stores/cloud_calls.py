@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace_sim.spark.stores.client_objects import (
-    Kind,
-    Place,
-    Reply,
+    ClientKind,
+    ClientObject,
+    ClientReply,
     error_of,
     nothing,
     recorder,
@@ -18,12 +18,12 @@ from headrace_sim.spark.stores.store_changes import StoreChange, add, matching, 
 # Pub/Sub: messages are sent in the background
 
 
-def _publish(at: Place, topic: str, data: bytes, ordering_key: str = "", **attributes: Any) -> Any:
+def _publish(at: ClientObject, topic: str, data: bytes, ordering_key: str = "", **attributes: Any) -> Any:
     del ordering_key
     return at._later("publish", add(f"pubsub: {topic.rpartition('/')[2]}", {"data": data, **attributes}))
 
 
-PUBLISHER = Kind(
+PUBLISHER = ClientKind(
     "google.cloud.pubsub's publisher",
     {
         "publish": _publish,
@@ -39,25 +39,25 @@ def _rows(value: Any) -> list[dict[str, Any]]:
     return list(value.to_dict("records")) if hasattr(value, "to_dict") else [dict(row) for row in value]
 
 
-def _insert_rows(at: Place, table: Any, json_rows: Any, row_ids: Any = None) -> list[Any]:
+def _insert_rows(at: ClientObject, table: Any, json_rows: Any, row_ids: Any = None) -> list[Any]:
     del row_ids
     several(at, "insert_rows", [add(f"bigquery: {table}", row) for row in _rows(json_rows)])
     return []
 
 
-def _load(at: Place, rows: Any, destination: Any, job_config: Any = None) -> Any:
+def _load(at: ClientObject, rows: Any, destination: Any, job_config: Any = None) -> Any:
     mode = str(getattr(job_config, "options", {}).get("write_disposition", "WRITE_APPEND")).rpartition(".")[2]
     if mode not in {"WRITE_APPEND", "WRITE_TRUNCATE"}:
         refuse(f"a load with {mode}", at._client)
     target = f"bigquery: {destination}"
     emptied = [remove(target, {}, many=True)] if mode == "WRITE_TRUNCATE" else []
     several(at, "load", [*emptied, *(add(target, row) for row in _rows(rows))])
-    return Place(
-        at._client, Kind("google.cloud.bigquery's job", {"result": nothing(), "done": nothing(True)})
+    return ClientObject(
+        at._client, ClientKind("google.cloud.bigquery's job", {"result": nothing(), "done": nothing(True)})
     )
 
 
-BIGQUERY = Kind(
+BIGQUERY = ClientKind(
     "google.cloud.bigquery's client",
     {
         "insert_rows_json": _insert_rows,
@@ -80,11 +80,11 @@ class Increment:
         self.value = value
 
 
-def _document(at: Place) -> tuple[str, dict[str, Any]]:
+def _document(at: ClientObject) -> tuple[str, dict[str, Any]]:
     return f"firestore: {'/'.join(at._names[:-1])}", {"id": at._names[-1]}
 
 
-def _fields(at: Place, fields: Mapping[str, Any], operator: str) -> StoreChange:
+def _fields(at: ClientObject, fields: Mapping[str, Any], operator: str) -> StoreChange:
     target, key = _document(at)
     added = {name: value.value for name, value in fields.items() if isinstance(value, Increment)}
     others = {name: value for name, value in fields.items() if name not in added}
@@ -92,24 +92,24 @@ def _fields(at: Place, fields: Mapping[str, Any], operator: str) -> StoreChange:
     return StoreChange(target, key, ((operator, kept), ("increment", added)))
 
 
-def _set(at: Place, document_data: Mapping[str, Any], merge: Any = False) -> None:
+def _set(at: ClientObject, document_data: Mapping[str, Any], merge: Any = False) -> None:
     at._write("set", _fields(at, document_data, "set" if merge else "replace"))
 
 
-def _create(at: Place, document_data: Mapping[str, Any]) -> None:
+def _create(at: ClientObject, document_data: Mapping[str, Any]) -> None:
     target, key = _document(at)
     if matching(at._documents(target), key):
         raise error_of(at._client, f"{key['id']} exists", "AlreadyExists")
     at._write("create", put(target, key, document_data))
 
 
-def _got(at: Place) -> Reply:
+def _got(at: ClientObject) -> ClientReply:
     target, key = _document(at)
     found = matching(at._documents(target), key)
-    return Reply(exists=bool(found), to_dict=lambda: dict(found[0]) if found else None, id=key["id"])
+    return ClientReply(exists=bool(found), to_dict=lambda: dict(found[0]) if found else None, id=key["id"])
 
 
-_REFERENCE = Kind(
+_REFERENCE = ClientKind(
     "google.cloud.firestore's document",
     {
         "set": _set,
@@ -119,7 +119,7 @@ _REFERENCE = Kind(
         "delete": lambda at: at._write("delete", remove(*_document(at))),
     },
 )
-_COLLECTION = Kind(
+_COLLECTION = ClientKind(
     "google.cloud.firestore's collection",
     {
         "add": lambda at, document_data: at._write(
@@ -141,25 +141,25 @@ def _held(name: str) -> Any:
     return lambda at, reference, *args, **options: at._held.append(changes[name](reference, *args, **options))
 
 
-def _commit(at: Place) -> None:
+def _commit(at: ClientObject) -> None:
     waiting, at._held[:] = [one for one in at._held if isinstance(one, StoreChange)], []
     several(at, "commit", waiting)
 
 
-_BATCH = Kind(
+_BATCH = ClientKind(
     "google.cloud.firestore's batch",
     {**{name: _held(name) for name in ("set", "update", "delete")}, "commit": _commit},
 )
-FIRESTORE = Kind("google.cloud.firestore's client", opens={"collection": _COLLECTION, "batch": _BATCH})
+FIRESTORE = ClientKind("google.cloud.firestore's client", opens={"collection": _COLLECTION, "batch": _BATCH})
 
 # Azure: Cosmos and Event Hubs
 
 
-def _cosmos(at: Place) -> str:
+def _cosmos(at: ClientObject) -> str:
     return f"cosmos: {'.'.join(at._names)}"
 
 
-def _upsert(at: Place, body: Mapping[str, Any]) -> Mapping[str, Any]:
+def _upsert(at: ClientObject, body: Mapping[str, Any]) -> Mapping[str, Any]:
     if "id" not in body:
         at._write("upsert_item", add(_cosmos(at), body))
     else:
@@ -168,7 +168,7 @@ def _upsert(at: Place, body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _create_item(
-    at: Place, body: Mapping[str, Any], enable_automatic_id_generation: bool = False
+    at: ClientObject, body: Mapping[str, Any], enable_automatic_id_generation: bool = False
 ) -> Mapping[str, Any]:
     del enable_automatic_id_generation
     key = {"id": body.get("id")}
@@ -178,7 +178,7 @@ def _create_item(
     return body
 
 
-def _read_item(at: Place, item: str, partition_key: Any = None) -> Mapping[str, Any]:
+def _read_item(at: ClientObject, item: str, partition_key: Any = None) -> Mapping[str, Any]:
     del partition_key
     found = matching(at._documents(_cosmos(at)), {"id": item})
     if not found:
@@ -186,7 +186,7 @@ def _read_item(at: Place, item: str, partition_key: Any = None) -> Mapping[str, 
     return dict(found[0])
 
 
-_CONTAINER = Kind(
+_CONTAINER = ClientKind(
     "azure.cosmos' container",
     {
         "upsert_item": _upsert,
@@ -200,11 +200,11 @@ _CONTAINER = Kind(
         ),
     },
 )
-_COSMOS_DATABASE = Kind(
+_COSMOS_DATABASE = ClientKind(
     "azure.cosmos' database",
     opens={"get_container_client": _CONTAINER, "create_container_if_not_exists": _CONTAINER},
 )
-COSMOS = Kind(
+COSMOS = ClientKind(
     "azure.cosmos' client",
     opens={"get_database_client": _COSMOS_DATABASE, "create_database_if_not_exists": _COSMOS_DATABASE},
 )
@@ -217,8 +217,8 @@ class EventData:
         self.body, self.properties = body, dict[str, Any]()
 
 
-def _send_batch(at: Place, event_data_batch: Any) -> None:
-    events = event_data_batch._held if isinstance(event_data_batch, Place) else event_data_batch
+def _send_batch(at: ClientObject, event_data_batch: Any) -> None:
+    events = event_data_batch._held if isinstance(event_data_batch, ClientObject) else event_data_batch
     hub = next((str(value) for name, value in at._options.items() if name == "eventhub_name"), "events")
     several(
         at,
@@ -231,8 +231,8 @@ def _send_batch(at: Place, event_data_batch: Any) -> None:
     )
 
 
-_EVENTS = Kind("azure.eventhub's batch", {"add": lambda at, event_data: at._held.append(event_data)})
-EVENT_HUB = Kind(
+_EVENTS = ClientKind("azure.eventhub's batch", {"add": lambda at, event_data: at._held.append(event_data)})
+EVENT_HUB = ClientKind(
     "azure.eventhub's producer",
     {
         "send_batch": _send_batch,

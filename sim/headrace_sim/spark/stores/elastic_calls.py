@@ -5,18 +5,31 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from headrace_sim.spark.stores.client_objects import Kind, Place, Reply, error_of, nothing, refuse, several
+from headrace_sim.spark.stores.client_objects import (
+    ClientKind,
+    ClientObject,
+    ClientReply,
+    error_of,
+    nothing,
+    refuse,
+    several,
+)
 from headrace_sim.spark.stores.store_changes import StoreChange, add, matching, put, remove
 
 
 def _index(
-    at: Place, index: str, document: Any = None, id: Any = None, body: Any = None, op_type: str = "index"
+    at: ClientObject,
+    index: str,
+    document: Any = None,
+    id: Any = None,
+    body: Any = None,
+    op_type: str = "index",
 ) -> Any:
     at._write(op_type, _indexed(at, index, id, document if body is None else body, op_type))
-    return Reply(_id=id, _index=index, result="created")
+    return ClientReply(_id=id, _index=index, result="created")
 
 
-def _indexed(at: Place, index: str, key: Any, document: Any, action: str) -> StoreChange:
+def _indexed(at: ClientObject, index: str, key: Any, document: Any, action: str) -> StoreChange:
     target = f"elasticsearch: {index}"
     if key is None:
         return add(target, document)
@@ -27,7 +40,7 @@ def _indexed(at: Place, index: str, key: Any, document: Any, action: str) -> Sto
 
 
 def _update(
-    at: Place,
+    at: ClientObject,
     index: str,
     id: Any,
     doc: Any = None,
@@ -41,26 +54,26 @@ def _update(
             at, index, id, {"doc": doc, "doc_as_upsert": doc_as_upsert, "upsert": upsert, **(body or {})}
         ),
     )
-    return Reply(_id=id, result="updated")
+    return ClientReply(_id=id, result="updated")
 
 
-def _updated_document(at: Place, index: str, key: Any, body: Any) -> StoreChange:
+def _updated_document(at: ClientObject, index: str, key: Any, body: Any) -> StoreChange:
     if body.get("doc") is None or "script" in body:
         refuse(f"an update of {at._kind.name} by a script", at._client)
     adds = bool(body.get("doc_as_upsert") or body.get("upsert"))
     return StoreChange(f"elasticsearch: {index}", {"_id": str(key)}, (("set", body["doc"]),), adds=adds)
 
 
-def _got(at: Place, index: str, id: Any) -> Reply:
+def _got(at: ClientObject, index: str, id: Any) -> ClientReply:
     found = matching(at._documents(f"elasticsearch: {index}"), {"_id": str(id)})
     if not found:
         raise error_of(at._client, f"{id} is not in {index}", "NotFoundError")
-    return Reply(
+    return ClientReply(
         _id=id, found=True, _source={name: value for name, value in found[0].items() if name != "_id"}
     )
 
 
-def _action(at: Place, action: Mapping[str, Any], index: Any) -> StoreChange:
+def _action(at: ClientObject, action: Mapping[str, Any], index: Any) -> StoreChange:
     """Return what an action of `helpers.bulk` changes."""
     meta = {name: value for name, value in action.items() if name.startswith("_")}
     rest = {name: value for name, value in action.items() if name not in meta}
@@ -73,18 +86,18 @@ def _action(at: Place, action: Mapping[str, Any], index: Any) -> StoreChange:
 
 
 def _bulk_helper(
-    client: Place, actions: Any, index: Any = None, stats_only: bool = False, **_: Any
+    client: ClientObject, actions: Any, index: Any = None, stats_only: bool = False, **_: Any
 ) -> tuple[int, Any]:
     count = several(client, "bulk", [_action(client, action, index) for action in actions])
     return count, 0 if stats_only else []
 
 
-def _streaming_bulk(client: Place, actions: Any, index: Any = None, **_: Any) -> Any:
+def _streaming_bulk(client: ClientObject, actions: Any, index: Any = None, **_: Any) -> Any:
     for _action_done in range(_bulk_helper(client, actions, index)[0]):
         yield True, {}
 
 
-def _bulk(at: Place, body: Any = None, operations: Any = None, index: Any = None) -> Reply:
+def _bulk(at: ClientObject, body: Any = None, operations: Any = None, index: Any = None) -> ClientReply:
     """Carry out the body of a bulk request: a line that says what is done, and for most one with the document."""
     lines = body if operations is None else operations
     if isinstance(lines, str):
@@ -99,12 +112,12 @@ def _bulk(at: Place, body: Any = None, operations: Any = None, index: Any = None
             )
         )
     several(at, "bulk", changes)
-    return Reply(errors=False, items=[])
+    return ClientReply(errors=False, items=[])
 
 
-_INDICES = Kind(
+_INDICES = ClientKind(
     "elasticsearch's indices",
-    {name: nothing(Reply(acknowledged=True)) for name in ("create", "put_mapping", "refresh")}
+    {name: nothing(ClientReply(acknowledged=True)) for name in ("create", "put_mapping", "refresh")}
     | {"exists": nothing(True)},
 )
 _ELASTIC_CALLS: Mapping[str, Any] = {
@@ -118,12 +131,12 @@ _ELASTIC_CALLS: Mapping[str, Any] = {
     ),
     "bulk": _bulk,
     "ping": nothing(True),
-    "info": nothing(Reply(version={"number": "8.0.0"})),
+    "info": nothing(ClientReply(version={"number": "8.0.0"})),
     "close": nothing(),
 }
 
 
-ELASTIC = Kind("elasticsearch's client", _ELASTIC_CALLS, parts={"indices": _INDICES})
+ELASTIC = ClientKind("elasticsearch's client", _ELASTIC_CALLS, parts={"indices": _INDICES})
 ELASTIC_HELPERS: dict[str, Any] = {
     "bulk": _bulk_helper,
     "streaming_bulk": _streaming_bulk,

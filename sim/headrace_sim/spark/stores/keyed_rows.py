@@ -7,12 +7,12 @@ the key is, and one that differs when it is written again is asked about.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headrace_sim.spark.stores.client_objects import Place, recorder
+from headrace_sim.spark.stores.client_objects import ClientObject, recorder
 from headrace_sim.spark.stores.store_changes import put
 
 
 def put_rows(
-    at: Place, action: str, target: str, rows: Iterable[Mapping[str, Any]], columns: Iterable[str] = ()
+    at: ClientObject, action: str, target: str, rows: Iterable[Mapping[str, Any]], columns: Iterable[str] = ()
 ) -> None:
     """Put rows by their table's key.
 

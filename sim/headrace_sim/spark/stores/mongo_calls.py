@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace_sim.spark.stores.client_objects import (
-    Kind,
-    Place,
-    Reply,
+    ClientKind,
+    ClientObject,
+    ClientReply,
     error_of,
     named_call,
     nothing,
@@ -22,11 +22,11 @@ _UPDATES = {
 }  # fmt: skip
 
 
-def _mongo(at: Place) -> str:
+def _mongo(at: ClientObject) -> str:
     return f"mongodb: {'.'.join(map(str, at._names))}"
 
 
-def _by(at: Place, wanted: Any) -> dict[str, Any]:
+def _by(at: ClientObject, wanted: Any) -> dict[str, Any]:
     """Return a filter of equal fields."""
     for name, value in (wanted or {}).items():
         if name.startswith("$") or (
@@ -36,7 +36,7 @@ def _by(at: Place, wanted: Any) -> dict[str, Any]:
     return dict(wanted or {})
 
 
-def _insert(at: Place, document: Any) -> StoreChange:
+def _insert(at: ClientObject, document: Any) -> StoreChange:
     if "_id" not in document:
         return add(_mongo(at), dict(document))
     key = {"_id": document["_id"]}
@@ -45,24 +45,26 @@ def _insert(at: Place, document: Any) -> StoreChange:
     return put(_mongo(at), key, document)
 
 
-def _insert_one(at: Place, document: Any) -> Reply:
+def _insert_one(at: ClientObject, document: Any) -> ClientReply:
     at._write("insert_one", _insert(at, document))
-    return Reply(inserted_id=document.get("_id", "an id of the server's"), acknowledged=True)
+    return ClientReply(inserted_id=document.get("_id", "an id of the server's"), acknowledged=True)
 
 
-def _insert_many(at: Place, documents: Any) -> Reply:
+def _insert_many(at: ClientObject, documents: Any) -> ClientReply:
     made = list(documents)
     several(at, "insert_many", [_insert(at, document) for document in made])
-    return Reply(inserted_ids=[document.get("_id") for document in made], acknowledged=True)
+    return ClientReply(inserted_ids=[document.get("_id") for document in made], acknowledged=True)
 
 
-def _replaced(at: Place, filter: Any, replacement: Any, upsert: bool = False) -> StoreChange:
+def _replaced(at: ClientObject, filter: Any, replacement: Any, upsert: bool = False) -> StoreChange:
     match = _by(at, filter)
     kept = {"_id": match["_id"], **replacement} if "_id" in match else replacement
     return StoreChange(_mongo(at), match, (("replace", kept),), adds=upsert)
 
 
-def _updated(at: Place, filter: Any, update: Any, upsert: bool = False, many: bool = False) -> StoreChange:
+def _updated(
+    at: ClientObject, filter: Any, update: Any, upsert: bool = False, many: bool = False
+) -> StoreChange:
     operators = []
     for operator, fields in update.items():
         if operator not in _UPDATES:
@@ -75,15 +77,15 @@ def _updated(at: Place, filter: Any, update: Any, upsert: bool = False, many: bo
     return StoreChange(_mongo(at), _by(at, filter), tuple(operators), adds=upsert, many=many)
 
 
-def _changed(action: str, change: Callable[..., StoreChange]) -> Callable[..., Reply]:
+def _changed(action: str, change: Callable[..., StoreChange]) -> Callable[..., ClientReply]:
     """Return a call that sends one change, of the same arguments."""
 
     @functools.wraps(change)
-    def call(at: Place, *args: Any, **options: Any) -> Reply:
+    def call(at: ClientObject, *args: Any, **options: Any) -> ClientReply:
         made = change(at, *args, **options)
         found = len(matching(at._documents(made.target), made.match or {}))
         at._write(action, made)
-        return Reply(
+        return ClientReply(
             matched_count=found, modified_count=found, deleted_count=found, upserted_id=None, acknowledged=True,
         )  # fmt: skip
 
@@ -98,19 +100,19 @@ _MONGO_CHANGES: dict[str, Callable[..., StoreChange]] = {
 }  # fmt: skip
 
 
-def _bulk_write(at: Place, requests: Any) -> Reply:
+def _bulk_write(at: ClientObject, requests: Any) -> ClientReply:
     count = several(
         at, "bulk_write", (_MONGO_CHANGES[name](at, *args, **options) for name, args, options in requests)
     )
-    return Reply(upserted_count=count, modified_count=count, inserted_count=count, matched_count=count)
+    return ClientReply(upserted_count=count, modified_count=count, inserted_count=count, matched_count=count)
 
 
-def _find(at: Place, filter: Any = None, projection: Any = None) -> list[Any]:
+def _find(at: ClientObject, filter: Any = None, projection: Any = None) -> list[Any]:
     del projection
     return [dict(found) for found in matching(at._documents(_mongo(at)), _by(at, filter))]
 
 
-_COLLECTION = Kind(
+_COLLECTION = ClientKind(
     "pymongo's collection",
     {
         "insert_one": _insert_one,
@@ -127,12 +129,12 @@ _COLLECTION = Kind(
         "create_index": nothing("index"),
     },
 )
-_MONGO_DATABASE = Kind(
+_MONGO_DATABASE = ClientKind(
     "pymongo's database", {"command": nothing({"ok": 1.0})}, {"get_collection": _COLLECTION}, inner=_COLLECTION,
 )  # fmt: skip
-_MONGO = Kind(
+_MONGO = ClientKind(
     "pymongo's client",
-    {"close": nothing(), "server_info": nothing(Reply(version="7.0"))},
+    {"close": nothing(), "server_info": nothing(ClientReply(version="7.0"))},
     {"get_database": _MONGO_DATABASE},
     inner=_MONGO_DATABASE,
 )

@@ -5,10 +5,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace_sim.spark.stores.client_objects import Kind, Place, Reply, error_of, nothing, recorder
+from headrace_sim.spark.stores.client_objects import (
+    ClientKind,
+    ClientObject,
+    ClientReply,
+    error_of,
+    nothing,
+    recorder,
+)
 from headrace_sim.spark.stores.store_changes import StoreChange, kept_documents, put, remove
 
-DONE = Reply(ResponseMetadata={"HTTPStatusCode": 200}, ETag="etag")
+DONE = ClientReply(ResponseMetadata={"HTTPStatusCode": 200}, ETag="etag")
 
 
 def objects_of(changes: list[StoreChange]) -> dict[str, bytes]:
@@ -17,7 +24,7 @@ def objects_of(changes: list[StoreChange]) -> dict[str, bytes]:
     return {target: found[0]["content"] for target, found in kept.items() if found}
 
 
-def _put(at: Place, action: str, target: str, content: Any, *, overwrite: bool = True) -> Reply:
+def _put(at: ClientObject, action: str, target: str, content: Any, *, overwrite: bool = True) -> ClientReply:
     """Put an object in the place of the one that is there."""
     read = content.read() if hasattr(content, "read") else content
     if not overwrite and at._documents(target):
@@ -26,7 +33,7 @@ def _put(at: Place, action: str, target: str, content: Any, *, overwrite: bool =
     return DONE
 
 
-def _get(at: Place, target: str, missing: str) -> bytes:
+def _get(at: ClientObject, target: str, missing: str) -> bytes:
     found = at._documents(target)
     if not found:
         raise error_of(at._client, f"{target} is not there", missing)
@@ -49,47 +56,53 @@ def _s3(bucket: Any, key: Any) -> str:
     return f"s3://{bucket}/{key}"
 
 
-def _list(_at: Place, Bucket: str, Prefix: str = "") -> Reply:
+def _list(_at: ClientObject, Bucket: str, Prefix: str = "") -> ClientReply:
     start = _s3(Bucket, Prefix)
     names = [target for target in objects_of(recorder().changes()) if target.startswith(start)]
     found = [{"Key": name.removeprefix(_s3(Bucket, ""))} for name in names]
-    return Reply(KeyCount=len(found), IsTruncated=False, **({"Contents": found} if found else {}))
+    return ClientReply(KeyCount=len(found), IsTruncated=False, **({"Contents": found} if found else {}))
 
 
-def _upload_file(at: Place, Filename: str, Bucket: str, Key: str) -> None:
+def _upload_file(at: ClientObject, Filename: str, Bucket: str, Key: str) -> None:
     _put(at, "upload_file", _s3(Bucket, Key), Path(Filename).read_bytes())
 
 
 S3: Mapping[str, Callable[..., Any]] = {
     "put_object": lambda at, Bucket, Key, Body=b"": _put(at, "put_object", _s3(Bucket, Key), Body),
-    "get_object": lambda at, Bucket, Key: Reply(Body=io.BytesIO(_get(at, _s3(Bucket, Key), "NoSuchKey"))),
-    "head_object": lambda at, Bucket, Key: Reply(DONE, ContentLength=len(_get(at, _s3(Bucket, Key), "404"))),
+    "get_object": lambda at, Bucket, Key: ClientReply(
+        Body=io.BytesIO(_get(at, _s3(Bucket, Key), "NoSuchKey"))
+    ),
+    "head_object": lambda at, Bucket, Key: ClientReply(
+        DONE, ContentLength=len(_get(at, _s3(Bucket, Key), "404"))
+    ),
     "list_objects_v2": _list,
     "delete_object": lambda at, Bucket, Key: at._write("delete_object", remove(_s3(Bucket, Key), {})),
     "upload_fileobj": lambda at, Fileobj, Bucket, Key: _put(at, "upload_fileobj", _s3(Bucket, Key), Fileobj),
     "upload_file": _upload_file,
 }
-S3_OBJECT = Kind(
+S3_OBJECT = ClientKind(
     "boto3's S3 object",
     {
         "put": lambda at, Body=b"": _put(at, "put", _s3(*at._names[-2:]), Body),
-        "get": lambda at: Reply(Body=io.BytesIO(_get(at, _s3(*at._names[-2:]), "NoSuchKey"))),
+        "get": lambda at: ClientReply(Body=io.BytesIO(_get(at, _s3(*at._names[-2:]), "NoSuchKey"))),
         "delete": lambda at: at._write("delete", remove(_s3(*at._names[-2:]), {})),
     },
 )
-S3_BUCKET = Kind(
+S3_BUCKET = ClientKind(
     "boto3's S3 bucket",
     {"put_object": lambda at, Key, Body=b"": _put(at, "put_object", _s3(at._names[-1], Key), Body)},
     {"Object": S3_OBJECT},
 )
 
 
-def _minio_list(_at: Place, bucket_name: str, prefix: str | None = None, **_: Any) -> list[Reply]:
+def _minio_list(
+    _at: ClientObject, bucket_name: str, prefix: str | None = None, **_: Any
+) -> list[ClientReply]:
     found = _list(_at, bucket_name, prefix or "").get("Contents", ())
-    return [Reply(object_name=each["Key"], bucket_name=bucket_name) for each in found]
+    return [ClientReply(object_name=each["Key"], bucket_name=bucket_name) for each in found]
 
 
-MINIO = Kind(
+MINIO = ClientKind(
     "minio's client",
     {
         "put_object": lambda at, bucket_name, object_name, data, length=-1, *_, **__: _put(
@@ -101,7 +114,7 @@ MINIO = Kind(
         "get_object": lambda at, bucket_name, object_name, *_, **__: _Download(
             _get(at, _s3(bucket_name, object_name), "S3Error")
         ),
-        "stat_object": lambda at, bucket_name, object_name, *_, **__: Reply(
+        "stat_object": lambda at, bucket_name, object_name, *_, **__: ClientReply(
             size=len(_get(at, _s3(bucket_name, object_name), "S3Error"))
         ),
         "remove_object": lambda at, bucket_name, object_name, *_, **__: at._write(
@@ -112,11 +125,11 @@ MINIO = Kind(
 )  # fmt: skip
 
 
-def _blob(at: Place) -> str:
+def _blob(at: ClientObject) -> str:
     return f"gs://{'/'.join(at._names)}"
 
 
-_GOOGLE_BLOB = Kind(
+_GOOGLE_BLOB = ClientKind(
     "google.cloud.storage's blob",
     {
         "upload_from_string": lambda at, data, content_type=None: _put(
@@ -128,17 +141,17 @@ _GOOGLE_BLOB = Kind(
         "delete": lambda at: at._write("delete", remove(_blob(at), {})),
     },
 )
-_GOOGLE_BUCKET = Kind("google.cloud.storage's bucket", opens={"blob": _GOOGLE_BLOB})
-GOOGLE_STORAGE = Kind(
+_GOOGLE_BUCKET = ClientKind("google.cloud.storage's bucket", opens={"blob": _GOOGLE_BLOB})
+GOOGLE_STORAGE = ClientKind(
     "google.cloud.storage's client", opens={"bucket": _GOOGLE_BUCKET, "get_bucket": _GOOGLE_BUCKET}
 )
 
 
-def _azure(at: Place, *more: str) -> str:
+def _azure(at: ClientObject, *more: str) -> str:
     return f"azure://{'/'.join((*at._names, *more))}"
 
 
-_AZURE_BLOB = Kind(
+_AZURE_BLOB = ClientKind(
     "azure's blob client",
     {
         "upload_blob": lambda at, data, overwrite=False: _put(
@@ -148,7 +161,7 @@ _AZURE_BLOB = Kind(
         "delete_blob": lambda at: at._write("delete_blob", remove(_azure(at), {})),
     },
 )
-_AZURE_CONTAINER = Kind(
+_AZURE_CONTAINER = ClientKind(
     "azure's container client",
     {
         "upload_blob": lambda at, name, data, overwrite=False: _put(
@@ -157,6 +170,6 @@ _AZURE_CONTAINER = Kind(
     },
     {"get_blob_client": _AZURE_BLOB},
 )
-AZURE_STORAGE = Kind(
+AZURE_STORAGE = ClientKind(
     "azure's blob service", opens={"get_blob_client": _AZURE_BLOB, "get_container_client": _AZURE_CONTAINER}
 )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace_sim.spark.stores.client_objects import Kind, Place, nothing, recorder
+from headrace_sim.spark.stores.client_objects import ClientKind, ClientObject, nothing, recorder
 from headrace_sim.spark.stores.store_changes import StoreChange, add
 
 
@@ -10,7 +10,7 @@ def _record(topic: str, key: Any, value: Any) -> StoreChange:
     return add(f"kafka: {topic}", {"key": key, "value": value})
 
 
-def _send(at: Place, topic: str, value: Any = None, key: Any = None, *_: Any) -> Any:
+def _send(at: ClientObject, topic: str, value: Any = None, key: Any = None, *_: Any) -> Any:
     sent = [
         part if part is None or serializer is None else serializer(part)
         for part, serializer in (
@@ -21,23 +21,23 @@ def _send(at: Place, topic: str, value: Any = None, key: Any = None, *_: Any) ->
     return at._later("send", _record(topic, *sent))
 
 
-def _flush(_at: Place) -> None:
+def _flush(_at: ClientObject) -> None:
     recorder().send_waiting()
 
 
-KAFKA_PYTHON = Kind("kafka-python's producer", {"send": _send, "flush": _flush, "close": _flush})
+KAFKA_PYTHON = ClientKind("kafka-python's producer", {"send": _send, "flush": _flush, "close": _flush})
 
 
-def _produce(at: Place, topic: str, value: Any = None, key: Any = None, *_: Any, **__: Any) -> None:
+def _produce(at: ClientObject, topic: str, value: Any = None, key: Any = None, *_: Any, **__: Any) -> None:
     at._later("send", _record(topic, key, value))
 
 
-def _flush_confluent(_at: Place, *_: Any) -> int:
+def _flush_confluent(_at: ClientObject, *_: Any) -> int:
     recorder().send_waiting()
     return 0
 
 
-CONFLUENT = Kind(
+CONFLUENT = ClientKind(
     "confluent-kafka's producer",
     {"produce": _produce, "flush": _flush_confluent, "poll": nothing(0), "list_topics": nothing()},
 )

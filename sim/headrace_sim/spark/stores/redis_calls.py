@@ -3,7 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace_sim.spark.stores.client_objects import Kind, Place, client_errors, nothing, recorder
+from headrace_sim.spark.stores.client_objects import (
+    ClientKind,
+    ClientObject,
+    client_errors,
+    nothing,
+    recorder,
+)
 from headrace_sim.spark.stores.redis_commands import COMMANDS
 
 Command = tuple[Any, ...]
@@ -56,7 +62,7 @@ def _now(name: str) -> Callable[..., Any] | None:
 def _held(name: str) -> Callable[..., Any] | None:
     made = _command(name)
 
-    def hold(at: Place, *args: Any, **options: Any) -> Place:
+    def hold(at: ClientObject, *args: Any, **options: Any) -> ClientObject:
         assert made is not None
         at._held.append(made(*args, **options))
         return at
@@ -64,13 +70,13 @@ def _held(name: str) -> Callable[..., Any] | None:
     return None if made is None else hold
 
 
-def _execute(at: Place) -> list[Any]:
+def _execute(at: ClientObject) -> list[Any]:
     commands = [one for one in at._held if isinstance(one, tuple)]
     at._held[:] = []
     return _carried_out(at, commands) if commands else []
 
 
-def _carried_out(at: Place, commands: list[Command]) -> list[Any]:
+def _carried_out(at: ClientObject, commands: list[Command]) -> list[Any]:
     with client_errors(at._client):
         return [
             encoded(reply, texts=bool(at._options.get("decode_responses")))
@@ -91,5 +97,5 @@ def encoded(reply: Any, *, texts: bool) -> Any:
     )
 
 
-_PIPELINE = Kind("redis-py's pipeline", {"execute": _execute, "reset": nothing()}, rest=_held)
-REDIS = Kind("redis-py's client", {"close": nothing()}, {"pipeline": _PIPELINE}, rest=_now)
+_PIPELINE = ClientKind("redis-py's pipeline", {"execute": _execute, "reset": nothing()}, rest=_held)
+REDIS = ClientKind("redis-py's client", {"close": nothing()}, {"pipeline": _PIPELINE}, rest=_now)

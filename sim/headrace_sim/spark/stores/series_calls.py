@@ -3,13 +3,20 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
-from headrace_sim.spark.stores.client_objects import Kind, Place, nothing, recorder, refuse, several
+from headrace_sim.spark.stores.client_objects import (
+    ClientKind,
+    ClientObject,
+    nothing,
+    recorder,
+    refuse,
+    several,
+)
 from headrace_sim.spark.stores.store_changes import StoreChange, add, matching, remove
 
 # InfluxDB: a point replaces the fields of one with its measurement, tags and time; without a time, the server gives it one
 
 
-class Point:
+class SeriesPoint:
     """A point that is being made."""
 
     def __init__(self, measurement_name: str) -> None:
@@ -17,8 +24,8 @@ class Point:
         self.at: Any = None
 
     @staticmethod
-    def measurement(measurement: str) -> "Point":
-        return Point(measurement)
+    def measurement(measurement: str) -> "SeriesPoint":
+        return SeriesPoint(measurement)
 
     def tag(self, key: str, value: Any) -> Self:
         self.tags[key] = value
@@ -34,19 +41,19 @@ class Point:
         return self
 
 
-def _points(at: Place, record: Any) -> Iterator[Point]:
+def _points(at: ClientObject, record: Any) -> Iterator[SeriesPoint]:
     if isinstance(record, str):
         for line in record.splitlines():
             yield _of_line(line)
     elif isinstance(record, Mapping):
-        point = Point(record["measurement"])
+        point = SeriesPoint(record["measurement"])
         point.tags, point.fields, point.at = (
             dict(record.get("tags", {})),
             dict(record["fields"]),
             record.get("time"),
         )
         yield point
-    elif isinstance(record, Point):
+    elif isinstance(record, SeriesPoint):
         yield record
     elif hasattr(record, "columns"):
         refuse(f"writing a {type(record).__name__} with {at._kind.name}", at._client)
@@ -55,11 +62,11 @@ def _points(at: Place, record: Any) -> Iterator[Point]:
             yield from _points(at, one)
 
 
-def _of_line(line: str) -> Point:
+def _of_line(line: str) -> SeriesPoint:
     """Return a point of a line of the line protocol."""
     head, fields, *time = line.split(" ")
     measurement, *tags = head.split(",")
-    point = Point(measurement)
+    point = SeriesPoint(measurement)
     point.tags, point.fields = (
         dict(pair.split("=", 1) for pair in pairs) for pairs in (tags, fields.split(","))
     )
@@ -67,7 +74,7 @@ def _of_line(line: str) -> Point:
     return point
 
 
-def _changes(at: Place, bucket: Any, record: Any) -> list[StoreChange]:
+def _changes(at: ClientObject, bucket: Any, record: Any) -> list[StoreChange]:
     changes = []
     for point in _points(at, record):
         target = f"influxdb: {bucket}.{point.name}"
@@ -78,7 +85,7 @@ def _changes(at: Place, bucket: Any, record: Any) -> list[StoreChange]:
     return changes
 
 
-def _write(at: Place, bucket: str = "", org: Any = None, record: Any = None, **_: Any) -> Any:
+def _write(at: ClientObject, bucket: str = "", org: Any = None, record: Any = None, **_: Any) -> Any:
     """Write now, or let a batch of points wait: that is what `write_api()` does without another option."""
     del org
     options = at._options.get("write_options")
@@ -99,13 +106,13 @@ def _flush(*_: Any) -> None:
     recorder().send_waiting()
 
 
-_WRITE_API = Kind("influxdb_client's write API", {"write": _write, "flush": _flush, "close": _flush})
-INFLUX = Kind(
+_WRITE_API = ClientKind("influxdb_client's write API", {"write": _write, "flush": _flush, "close": _flush})
+INFLUX = ClientKind(
     "influxdb_client's client", {"close": nothing(), "ping": nothing(True)}, {"write_api": _WRITE_API}
 )
 
 
-def _write_points(at: Place, points: Any, database: Any = None, tags: Any = None, **_: Any) -> bool:
+def _write_points(at: ClientObject, points: Any, database: Any = None, tags: Any = None, **_: Any) -> bool:
     made = list(_points(at, points))
     for point in made:
         point.tags = {**(tags or {}), **point.tags}
@@ -113,7 +120,7 @@ def _write_points(at: Place, points: Any, database: Any = None, tags: Any = None
     return True
 
 
-INFLUX_1 = Kind(
+INFLUX_1 = ClientKind(
     "influxdb's client",
     {name: nothing() for name in ("close", "create_database", "switch_database")}
     | {"write_points": _write_points},
@@ -122,7 +129,7 @@ INFLUX_1 = Kind(
 # HBase
 
 
-def _table(at: Place) -> str:
+def _table(at: ClientObject) -> str:
     return f"hbase: {text(at._names[-1])}"
 
 
@@ -131,18 +138,18 @@ def text(value: Any) -> Any:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def _cells(at: Place, row: Any, data: Mapping[Any, Any]) -> StoreChange:
+def _cells(at: ClientObject, row: Any, data: Mapping[Any, Any]) -> StoreChange:
     cells = {text(name): text(value) for name, value in data.items()}
     return StoreChange(_table(at), {"row": text(row)}, (("set", cells),))
 
 
-def _counted(at: Place, row: Any, column: Any, value: int = 1) -> None:
+def _counted(at: ClientObject, row: Any, column: Any, value: int = 1) -> None:
     at._write(
         "counter_inc", StoreChange(_table(at), {"row": text(row)}, (("increment", {text(column): value}),))
     )
 
 
-def _row(at: Place, row: Any, columns: Any = None) -> dict[bytes, bytes]:
+def _row(at: ClientObject, row: Any, columns: Any = None) -> dict[bytes, bytes]:
     del columns
     found = matching(at._documents(_table(at)), {"row": text(row)})
     return {
@@ -150,13 +157,13 @@ def _row(at: Place, row: Any, columns: Any = None) -> dict[bytes, bytes]:
     }
 
 
-def _send(at: Place) -> None:
+def _send(at: ClientObject) -> None:
     changes = [one for one in at._held if isinstance(one, StoreChange)]
     at._held[:] = [one for one in at._held if not isinstance(one, StoreChange)]
     several(at, "batch", changes)
 
 
-_HBASE_BATCH = Kind(
+_HBASE_BATCH = ClientKind(
     "happybase's batch",
     {
         "put": lambda at, row, data: at._held.append(_cells(at, row, data)),
@@ -165,7 +172,7 @@ _HBASE_BATCH = Kind(
         "close": _send,
     },
 )
-_HBASE_TABLE = Kind(
+_HBASE_TABLE = ClientKind(
     "happybase's table",
     {
         "put": lambda at, row, data: at._write("put", _cells(at, row, data)),
@@ -175,9 +182,9 @@ _HBASE_TABLE = Kind(
     },
     {"batch": _HBASE_BATCH},
 )
-HBASE = Kind(
+HBASE = ClientKind(
     "happybase's connection",
     {name: nothing() for name in ("open", "close", "create_table")},
     {"table": _HBASE_TABLE},
 )
-HBASE_POOL = Kind("happybase's pool", opens={"connection": HBASE})
+HBASE_POOL = ClientKind("happybase's pool", opens={"connection": HBASE})

@@ -28,7 +28,14 @@ from headrace_sim.spark.laboratory.postgres_statements import changes_of
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Raw
-from headrace_sim.spark.sinks.effects import Effect, Failed, Ledger, Probe, RolledBack, UntraceableEffect
+from headrace_sim.spark.sinks.effects import (
+    Effect,
+    EffectProbe,
+    Failed,
+    Ledger,
+    RolledBack,
+    UntraceableEffect,
+)
 
 psycopg: Any = pytest.importorskip("psycopg")
 psycopg2: Any = pytest.importorskip("psycopg2")
@@ -83,7 +90,7 @@ class Attempt:
         if self._pid == 0:
             os.close(self._resumed[1])
             try:
-                self._run(sink, database, Probe(ledger, number, fault, self._pause), first)
+                self._run(sink, database, EffectProbe(ledger, number, fault, self._pause), first)
             finally:
                 os._exit(1)
         os.close(self._paused[1])
@@ -93,7 +100,7 @@ class Attempt:
         os.read(self._resumed[0], 1)
 
     @staticmethod
-    def _run(sink: Sink, database: PostgresDatabase, probe: Probe, first: int) -> None:
+    def _run(sink: Sink, database: PostgresDatabase, probe: EffectProbe, first: int) -> None:
         watch_postgres(probe, database)
         for batch, rows in list(enumerate(BATCHES))[first:]:
             probe.begin(batch)

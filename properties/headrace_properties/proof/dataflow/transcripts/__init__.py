@@ -27,7 +27,7 @@ from headrace_properties.proof.dataflow.transcripts.expressions import (
     parse_windows,
 )
 from headrace_properties.proof.dataflow.transcripts.format import (
-    Expected,
+    ExpectedPane,
     PaneLine,
     StepLine,
     Transcript,
@@ -52,7 +52,7 @@ __all__ = [
     "PROMPT",
     "TOLERANCE_US",
     "AtLeast",
-    "Expected",
+    "ExpectedPane",
     "ExpressionError",
     "LayerRun",
     "PaneLine",

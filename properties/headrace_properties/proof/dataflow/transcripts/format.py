@@ -143,7 +143,7 @@ class TranscriptFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedPane:
     """A pane that is expected.
 
     Attributes:
@@ -185,7 +185,7 @@ class Transcript:
     source: str
     query: Query
     steps: tuple[InputStep, ...]
-    expected: tuple[Expected, ...]
+    expected: tuple[ExpectedPane, ...]
     wrong: str = ""
     exact_time: bool = False
 
@@ -244,7 +244,7 @@ def compiled(name: str, file: TranscriptFile) -> Transcript:
         file.compact,
     )
     _check(name, file.steps)
-    expected = [Expected(number, pane) for number, step in enumerate(file.steps) for pane in step.panes]
+    expected = [ExpectedPane(number, pane) for number, step in enumerate(file.steps) for pane in step.panes]
     steps = tuple(map(_step, file.steps))
     return Transcript(
         name, file.title, file.source, query, steps, tuple(expected), file.wrong, file.exact_time

@@ -17,12 +17,12 @@ from headrace.dataflow import (
     Window,
 )
 from headrace_properties.proof.dataflow.model import EmittedPane, Query
-from headrace_properties.proof.dataflow.transcripts.format import Expected
+from headrace_properties.proof.dataflow.transcripts.format import ExpectedPane
 
 SECOND_US = 1_000_000
 
 
-def mismatches(expected: Sequence[Expected], emitted: Sequence[EmittedPane]) -> list[str]:
+def mismatches(expected: Sequence[ExpectedPane], emitted: Sequence[EmittedPane]) -> list[str]:
     """List the differences, pane by pane in order of emission; empty if all is as expected.
 
     Args:
@@ -40,7 +40,7 @@ def mismatches(expected: Sequence[Expected], emitted: Sequence[EmittedPane]) -> 
     return found
 
 
-def _problems(expected: Expected, pane: EmittedPane) -> list[str]:
+def _problems(expected: ExpectedPane, pane: EmittedPane) -> list[str]:
     line = expected.line
     compared = {
         "key": (line.key, pane.key),
@@ -69,7 +69,7 @@ def say(pane: EmittedPane) -> str:
     return f"{sign}{pane.value} of {_say_window(pane.window)} for {pane.key}, {pane.timing.value}, index {pane.index}, {at}"
 
 
-def say_expected(pane: Expected) -> str:
+def say_expected(pane: ExpectedPane) -> str:
     """Describe the expected pane."""
     line = pane.line
     details = [
