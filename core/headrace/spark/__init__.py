@@ -68,7 +68,6 @@ if is_new_enough(pyspark.__version__):
     from headrace.spark.runtime.failures import error_of
     from headrace.spark.runtime.session import check_session, prepare_session, session
     from headrace.spark.runtime.submit import spark_submit
-    from headrace.spark.sinks.database_sink import DatabaseSink
     from headrace.spark.sinks.file_sink import FileSink, committed_files
     from headrace.spark.sinks.job_sinks import NoSinkWarning, TypedSink
     from headrace.spark.sinks.table_sink import TableSink
@@ -93,7 +92,6 @@ __all__ = [
     "CheckpointDamagedError",
     "CheckpointMismatchError",
     "ComputationState",
-    "DatabaseSink",
     "Deployment",
     "Directory",
     "DiskFullError",

@@ -24,8 +24,8 @@ from headrace.spark.jobs.recorded_input import landed
 from headrace.spark.jobs.state import JobState
 from headrace.spark.runtime.hadoop import Place
 from headrace.spark.runtime.session import session
-from headrace.spark.sinks.database_sink import DatabaseSink
 from headrace.spark.sinks.file_sink import FileSink, committed_files
+from headrace.spark.sinks.table_sink import TableSink
 from headrace_scenarios.chaos.job import (
     ADDED,
     TABLE,
@@ -243,7 +243,7 @@ def _sink(job: ChaosJob, stream: str, spark: SparkSession) -> _Sink:
         return partial(_append, str(job.database))
     if job.outputs:
         return FileSink(job.outputs, writer=stream, spark=spark)
-    return DatabaseSink(str(job.database), TABLE, writer=stream)
+    return TableSink(str(job.database), TABLE, writer=stream)
 
 
 def _append(database: str, frame: DataFrame, number: int) -> None:  # noqa: ARG001  a sink without fencing ignores the batch number

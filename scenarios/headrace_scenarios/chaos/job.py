@@ -43,7 +43,7 @@ class ChaosJob(msgspec.Struct, frozen=True):
         splits: by computation, the intervals that are split.
         additions: number of computations that were added to the pipeline.
         store: URI of the object store with the checkpoint, the job's files and its outputs; empty: they are in ``directory``.
-        fencing: whether the sink is a `DatabaseSink`, or a `FileSink` in the store; otherwise any driver can append rows.
+        fencing: whether the sink is a `TableSink`, or a `FileSink` in the store; otherwise any driver can append rows.
         config: Spark's settings.
     """
 

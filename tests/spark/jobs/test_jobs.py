@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace import SECOND, Computation, Context, DeadLetter, Pipeline, Record, Timer
 from headrace.spark import (
-    DatabaseSink,
     Deployment,
     Generated,
     Input,
     NewRecord,
+    TableSink,
     deploy,
     history_of,
     injected,
@@ -157,7 +157,7 @@ class Office:
         self.letters: dict[str, list[dict[str, object]]] = {stream: [] for stream in self.STREAMS}
         self.events: list[bytes] = []
         mail = Input(self.landing.stream(), key="key", timestamp="ts", record_id="id")
-        table = DatabaseSink(str(self.database), "delivered", pipeline=post_office())
+        table = TableSink(str(self.database), "delivered", pipeline=post_office())
         self.job = deploy(
             post_office(), {"mail": mail}, directory=place / "job", intervals=2, clock_us=SECOND // 5,
             sinks={"delivered": table, **{stream: self._sink(stream) for stream in self.STREAMS}}, history=self._take_history,

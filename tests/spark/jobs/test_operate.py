@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from headrace import SECOND, Computation, Context, Pipeline, Record
 from headrace.api.progress import ComputationProgress
-from headrace.spark import DatabaseSink, Input, JobState, deploy
+from headrace.spark import Input, JobState, TableSink, deploy
 
 
 class Sums(Computation):
@@ -67,7 +67,7 @@ class Site:
             str(self.place / "orders")
         )
         of = pipeline(version)
-        sink = DatabaseSink(str(self.data / "totals.sqlite"), "totals", pipeline=of)
+        sink = TableSink(str(self.data / "totals.sqlite"), "totals", pipeline=of)
         inputs = {"orders": Input(orders, key="key", timestamp="ts")}
         with deploy(
             of, inputs, directory=self.data / "job", sinks={"totals": sink}, intervals=intervals

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 from headrace import Computation, Context, Pipeline, Record
 from headrace.spark import (
-    DatabaseSink,
     Deployment,
     Input,
     JobStoppedError,
     SparkHostError,
+    TableSink,
     deploy,
     skip_record,
 )
@@ -50,7 +50,7 @@ class Job:
     def start(self) -> Deployment:
         schema = "id long, key string, n long, text string, ts long"
         frame = self.session.readStream.schema(schema).json(str(self.place / "in"))
-        sink = DatabaseSink(str(self.place / "out.sqlite"), "sums", pipeline=sums())
+        sink = TableSink(str(self.place / "out.sqlite"), "sums", pipeline=sums())
         return deploy(
             sums(), {"numbers": Input(frame, key="key", timestamp="ts", record_id="id")}, directory=self.directory,
             intervals=1, sinks={"sums": sink},

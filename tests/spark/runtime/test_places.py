@@ -10,7 +10,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from headrace import OptionsError
-from headrace.spark import DatabaseSink, FileSink, committed_files, error_of
+from headrace.spark import FileSink, TableSink, committed_files, error_of
 from headrace.spark.runtime.files import local_directory
 from tests.spark.sources.source_rig import Query, keys, letter, letters, write_lines
 
@@ -59,7 +59,7 @@ def test_a_database_file_is_named_by_its_path(url: str) -> None:
     with pytest.raises(
         OptionsError, match=r"expected postgresql://\.\.\., sqlite:///PATH or the path of a file"
     ):
-        DatabaseSink(url, "counts")
+        TableSink(url, "counts")
 
 
 def test_file_uris_name_the_same_directory_everywhere(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from headrace import BytesCodec, Computation, OptionsError
 from headrace.spark.io_errors import FencedWriterError, SinkBusyError, SinkError, SinkTableError
 from headrace.spark.sinks import databases as _databases
-from headrace.spark.sinks.database_sink import DatabaseSink
 from headrace.spark.sinks.databases import without_password
 from headrace.spark.sinks.file_sink import committed_files
+from headrace.spark.sinks.table_sink import TableSink
 from headrace.spark.sources.data_source import injected
 from headrace.spark.sources.rows import NewRecord
 from headrace.spark.sources.sources import Generated
@@ -88,7 +88,7 @@ class Writer:
         self._frame.computed += 1
 
 
-def put(sink: DatabaseSink, batch: int, *keys: str, query: str = "q") -> bool:
+def put(sink: TableSink, batch: int, *keys: str, query: str = "q") -> bool:
     frame = Frame([("counts", key, b'{"n":1}', 7, f"{key}#0") for key in keys])
     written = sink.write(frame, query, batch)
     assert frame.computed == 1
@@ -110,8 +110,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def rows_of(url: str, sql: str) -> list[tuple[Any, ...]]:
-    with _databases.database_of(url, 5).transaction() as transaction:
-        return transaction.ask(sql)
+    with _databases.database_of(url, "qmark", 5).transaction() as ask:
+        return ask(sql)
 
 
 def keys_of(url: str, table: str = "counts") -> list[str]:
@@ -119,32 +119,32 @@ def keys_of(url: str, table: str = "counts") -> list[str]:
 
 
 def test_a_batch_that_comes_again_is_computed_and_not_written(url: str) -> None:
-    sink = DatabaseSink(url, "counts")
+    sink = TableSink(url, "counts")
     assert [put(sink, 0, "a", "b"), put(sink, 0, "a", "b"), put(sink, 1, "c"), put(sink, 0, "a")] == [
         True,
         False,
         True,
         False,
     ]
-    restarted = DatabaseSink(url, "counts")
+    restarted = TableSink(url, "counts")
     assert [put(restarted, 1, "c"), put(restarted, 2, "d")] == [False, True]
     assert keys_of(url) == ["a", "b", "c", "d"]
 
 
 def test_another_query_has_batches_of_its_own(url: str) -> None:
-    sink = DatabaseSink(url, "counts")
+    sink = TableSink(url, "counts")
     put(sink, 0, "a")
     assert put(sink, 0, "b", query="other")
-    other_table = DatabaseSink(url, "more")
+    other_table = TableSink(url, "more")
     assert put(other_table, 0, "a")
     assert (keys_of(url), keys_of(url, "more")) == (["a", "b"], ["a"])
 
 
 def test_a_zombie_is_refused_after_the_query_was_started_again(url: str) -> None:
     """A driver stalls with a batch in its hands; another takes over; the first one wakes up."""
-    zombie = DatabaseSink(url, "counts")
+    zombie = TableSink(url, "counts")
     put(zombie, 0, "a")
-    successor = DatabaseSink(url, "counts")
+    successor = TableSink(url, "counts")
     frame = Frame([("counts", "z", b"1", 7, "z#0")])
     with pytest.raises(FencedWriterError) as caught:
         zombie.write(frame, "q", 1)
@@ -158,12 +158,12 @@ def test_a_zombie_is_refused_after_the_query_was_started_again(url: str) -> None
 
 
 def test_a_zombie_that_computes_while_it_is_replaced_writes_nothing(url: str) -> None:
-    zombie = DatabaseSink(url, "counts")
+    zombie = TableSink(url, "counts")
     frame = Frame([("counts", "z", b"1", 7, "z#0")])
     compute = frame.toArrow
 
     def slowly() -> pa.Table:
-        assert put(DatabaseSink(url, "counts"), 0, "a")
+        assert put(TableSink(url, "counts"), 0, "a")
         return compute()
 
     frame.toArrow = slowly  # type: ignore[method-assign]
@@ -173,13 +173,13 @@ def test_a_zombie_that_computes_while_it_is_replaced_writes_nothing(url: str) ->
 
 
 def test_two_writers_by_name_take_two_streams_of_one_query(url: str) -> None:
-    one, two = DatabaseSink(url, "counts", writer="one"), DatabaseSink(url, "counts", writer="two")
+    one, two = TableSink(url, "counts", writer="one"), TableSink(url, "counts", writer="two")
     assert [put(one, 0, "a"), put(two, 0, "b"), put(two, 0, "b")] == [True, True, False]
     assert keys_of(url) == ["a", "b"]
 
 
 def test_two_writers_by_name_share_a_table(url: str) -> None:
-    one, two = DatabaseSink(url, "counts", writer="one"), DatabaseSink(url, "counts", writer="two")
+    one, two = TableSink(url, "counts", writer="one"), TableSink(url, "counts", writer="two")
     put(one, 0, "a")
     put(two, 0, "b", query="other")
     put(one, 1, "c")
@@ -187,7 +187,7 @@ def test_two_writers_by_name_share_a_table(url: str) -> None:
 
 
 def test_a_batch_that_fails_leaves_nothing_behind(url: str) -> None:
-    sink = DatabaseSink(url, "counts")
+    sink = TableSink(url, "counts")
     with pytest.raises(ZeroDivisionError):
         sink.write(Frame([], fails=True), "q", 0)
     rows = [("counts", "a", b"1", 7, "a#0"), ("counts", "b", b"1", 2**63 - 1, "b#0")]
@@ -201,12 +201,12 @@ def test_a_batch_that_fails_leaves_nothing_behind(url: str) -> None:
 
 
 def test_values_are_text_where_all_codecs_write_json(url: str) -> None:
-    put(DatabaseSink(url, "bytes"), 0, "a")
-    put(DatabaseSink(url, "text", pipeline=pipeline_of()), 0, "a")
+    put(TableSink(url, "bytes"), 0, "a")
+    put(TableSink(url, "text", pipeline=pipeline_of()), 0, "a")
     mixed = pipeline_of()
     mixed.add(Computation(), name="raw", inputs=["mail"], outputs=["raw"])
     mixed.stream("raw", BytesCodec())
-    put(DatabaseSink(url, "mixed", pipeline=mixed), 0, "a")
+    put(TableSink(url, "mixed", pipeline=mixed), 0, "a")
     values = [rows_of(url, f'SELECT value FROM "{table}"')[0][0] for table in ("bytes", "text", "mixed")]  # noqa: S608
     assert values == [b'{"n":1}', '{"n":1}', b'{"n":1}']
 
@@ -223,7 +223,7 @@ def test_columns_of_other_types_are_written_as_such(url: str) -> None:
         "cost": t.DecimalType(9, 2),
     }
     frame = Frame([("Riva", 3, 0.5, True, at, at.date(), Decimal(12))], columns)
-    DatabaseSink(url, "typed").write(frame, "q", 0)
+    TableSink(url, "typed").write(frame, "q", 0)
     ((city, n, share, late, when, day, cost),) = rows_of(url, 'SELECT * FROM "typed"')
     assert (city, n, share, bool(late)) == ("Riva", 3, 0.5, True)
     assert (str(when).replace("T", " "), str(day), float(cost)) == (
@@ -238,27 +238,27 @@ def test_a_type_may_be_given_and_one_that_is_missing_is_asked_for(url: str) -> N
     with pytest.raises(
         SinkTableError, match=r"no column type for 'tags' \(array<string>\)\. Convert it to text with to_json"
     ):
-        DatabaseSink(url, "tags").write(frame, "q", 0)
+        TableSink(url, "tags").write(frame, "q", 0)
     if url.startswith("postgresql"):
-        DatabaseSink(url, "tags", types={"tags": "TEXT[]"}).write(frame, "q", 0)
+        TableSink(url, "tags", types={"tags": "TEXT[]"}).write(frame, "q", 0)
         assert rows_of(url, 'SELECT tags FROM "tags"') == [(["a"],)]
 
 
 def test_a_table_with_other_columns_is_refused(url: str) -> None:
     rows_of(url, 'CREATE TABLE "counts" (id TEXT, key TEXT)')
     with pytest.raises(SinkTableError) as caught:
-        put(DatabaseSink(url, "counts"), 0, "a")
+        put(TableSink(url, "counts"), 0, "a")
     assert str(caught.value) == (
-        f"{DatabaseSink(url, 'counts').name}: it lacks the columns ['stream', 'value', 'timestamp', 'record_id']; "
-        "its columns are ['id', 'key']. Choose another table, or select only its columns"
+        f"{TableSink(url, 'counts').name}: 'counts' lacks the columns ['stream', 'value', 'timestamp', 'record_id']; "
+        "its columns are ['id', 'key']. Choose another table, or select only its columns; an empty staging table can be dropped"
     )
 
 
 def test_others_locks_are_waited_for_and_then_reported(url: str) -> None:
-    sink = DatabaseSink(url, "counts", timeout_s=0.1)
-    patient = _databases.database_of(url, 5)
-    with patient.transaction() as transaction:
-        transaction.ask("UPDATE headrace_writers SET epoch = epoch")
+    sink = TableSink(url, "counts", timeout_s=0.1)
+    patient = _databases.database_of(url, "qmark", 5)
+    with patient.transaction() as ask:
+        ask("UPDATE headrace_writers SET epoch = epoch")
         with pytest.raises(SinkBusyError, match=r"another process has kept (it locked|a lock) for 0\.1 s"):
             put(sink, 0, "a")
     assert put(sink, 0, "a")
@@ -268,7 +268,7 @@ def test_a_full_disk_is_reported_and_the_batch_can_be_written_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, connect = str(tmp_path / "out.db"), sqlite3.connect
-    sink = DatabaseSink(url, "counts")
+    sink = TableSink(url, "counts")
 
     def on_a_full_disk(*args: Any, **kwargs: Any) -> sqlite3.Connection:
         connection: sqlite3.Connection = connect(*args, **kwargs)
@@ -287,15 +287,15 @@ def test_a_full_disk_is_reported_and_the_batch_can_be_written_later(
 def test_what_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a database, but long enough to be taken for one" * 30)
     with pytest.raises(SinkError, match=r"text: it is not an SQLite database\. Choose another file"):
-        DatabaseSink(str(tmp_path / "text"), "counts")
+        TableSink(str(tmp_path / "text"), "counts")
     with pytest.raises(SinkError, match="it cannot be opened"):
-        DatabaseSink(str(tmp_path / "nowhere" / "out.db"), "counts")
-    with pytest.raises(OptionsError, match="url='mysql://db/mail': expected postgresql"):
-        DatabaseSink("mysql://ann:secret@db/mail", "counts")
+        TableSink(str(tmp_path / "nowhere" / "out.db"), "counts")
+    with pytest.raises(OptionsError, match="database='mysql://db/mail': expected postgresql"):
+        TableSink("mysql://ann:secret@db/mail", "counts")
     with pytest.raises(OptionsError, match="table='': expected the name of a table"):
-        DatabaseSink(str(tmp_path / "out.db"), "")
+        TableSink(str(tmp_path / "out.db"), "")
     with pytest.raises(OptionsError, match="timeout_s=0"):
-        DatabaseSink(str(tmp_path / "out.db"), "counts", timeout_s=0)
+        TableSink(str(tmp_path / "out.db"), "counts", timeout_s=0)
 
 
 def test_without_its_driver_postgresql_is_refused_at_once_and_no_password_is_told(
@@ -306,7 +306,7 @@ def test_without_its_driver_postgresql_is_refused_at_once_and_no_password_is_tol
 
     monkeypatch.setattr("importlib.import_module", missing)
     with pytest.raises(SinkError) as caught:
-        DatabaseSink("postgresql://ann:secret@db/mail", "counts")
+        TableSink("postgresql://ann:secret@db/mail", "counts")
     told = (
         "postgresql://db/mail: the PostgreSQL driver is not installed (psycopg). Install psycopg: "
         "pip install 'psycopg[binary]'"
@@ -318,7 +318,7 @@ def test_without_its_driver_postgresql_is_refused_at_once_and_no_password_is_tol
 def test_a_server_that_is_not_there_is_named() -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(SinkError, match=r"postgresql://127\.0\.0\.1:9/mail: connection failed"):
-        DatabaseSink("postgresql://ann:secret@127.0.0.1:9/mail", "counts", timeout_s=2)
+        TableSink("postgresql://ann:secret@127.0.0.1:9/mail", "counts", timeout_s=2)
 
 
 def test_the_log_of_the_file_sink_tells_which_files_count(tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_a_query_that_dies_after_its_commit_goes_on_without_loss_or_repetition(
     url = str(tmp_path / "out.db")
 
     def run(*, dies_after: int | None) -> None:
-        sink = DatabaseSink(url, "counts", pipeline=pipeline_of())
+        sink = TableSink(url, "counts", pipeline=pipeline_of())
 
         def write(frame: DataFrame, batch: int) -> None:
             sink(frame, batch)
@@ -386,7 +386,7 @@ def test_a_query_that_dies_after_its_commit_goes_on_without_loss_or_repetition(
 
 
 def test_a_sink_knows_whether_a_query_calls_it(spark: SparkSession, tmp_path: Path) -> None:
-    sink = DatabaseSink(str(tmp_path / "out.db"), "counts")
+    sink = TableSink(str(tmp_path / "out.db"), "counts")
     frame = spark.createDataFrame([("a",)], "key string")
     with pytest.raises(SinkError, match="it was called outside a streaming query"):
         sink(frame, 0)

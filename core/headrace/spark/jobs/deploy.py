@@ -205,7 +205,7 @@ def deploy(
             file system that all machines mount, or a URI of any store where Spark can keep a checkpoint, such as
             ``hdfs://host/job``.
         sinks: for each output stream, a function of a DataFrame (``key``, ``timestamp``, ``record_id``, ``value``) and the number
-            of its micro-batch, such as a `DatabaseSink` or a `FileSink`; wrap it in a `TypedSink` to get the fields of the
+            of its micro-batch, such as a `TableSink` or a `FileSink`; wrap it in a `TypedSink` to get the fields of the
             values. ``None`` discards the stream. So does leaving it out, but with a warning.
         intervals: key intervals of each computation, which bound its parallelism. With another number than before, a job
             first finishes what its inputs have, and then divides its keys anew; see docs/spark.md.

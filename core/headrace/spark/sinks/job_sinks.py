@@ -2,7 +2,7 @@
 
 Rules of this file: if a micro-batch is finished only after a crash, a sink gets the same rows again, with the same batch number
 and the same query id (Spark's local property ``sql.streaming.queryId``). Whether its effects are exactly-once depends on what it
-does then. `DatabaseSink` and `FileSink` recognize a repeated batch by these two, so each serves only one stream.
+does then. `TableSink` and `FileSink` recognize a repeated batch by these two, so each serves only one stream.
 """
 
 import sys
@@ -16,12 +16,11 @@ from pyspark.sql.types import StructType
 from headrace.api.pipeline import Pipeline
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.outputs import Outputs
-from headrace.spark.sinks.database_sink import DatabaseSink
 from headrace.spark.sinks.file_sink import FileSink
 from headrace.spark.sinks.table_sink import TableSink
 
 Sink = Callable[[DataFrame, int], object]
-"""Takes a micro-batch's rows of one stream, and its number: a function, a `DatabaseSink`, a `FileSink`."""
+"""Takes a micro-batch's rows of one stream, and its number: a function, a `TableSink`, a `FileSink`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ class Sinks:
                 continue
             plain = sink.sink if isinstance(sink, TypedSink) else sink
             other = users.setdefault(id(plain), stream)
-            if isinstance(plain, FileSink | DatabaseSink | TableSink) and other != stream:
+            if isinstance(plain, FileSink | TableSink) and other != stream:
                 problem = f"one {type(plain).__name__} is given for both {other!r} and {stream!r}"
                 raise SparkHostError(
                     problem, "Create one for each, with a separate writer= if they share a table or path"

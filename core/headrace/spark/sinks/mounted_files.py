@@ -4,7 +4,7 @@ Rules of this file:
 
 * Spark writes a batch to a draft directory. One **rename** moves it into place, unless the batch is there already: the first one
   counts, and a batch that is repeated after a restart of the query is skipped.
-* Each start **claims** the next epoch of its writer, as `DatabaseSink` does. An epoch is a directory that its batches pass
+* Each start **claims** the next epoch of its writer, as `TableSink` does. An epoch is a directory that its batches pass
   through and that its successor renames away. After that, the final rename of an older epoch finds nothing to rename. There is no
   gap between a check and the write.
 * Several batches can be **published** together, as few large files: until then each waits aside, under the same rules. The rename

@@ -1,116 +1,110 @@
-"""A sink for a table of any database with a DB-API module, in which each batch is written exactly once (MillWheel 6.1.1, 6.2).
+"""A sink for a table of a database, in which each batch is written exactly once (MillWheel 6.1.1, 6.2).
 
 Rules of this file:
 
-* Rows do not pass through the driver: tasks write them to a **staging table**, each in a transaction of its own and under a name
-  that no other attempt has. Then the driver moves the rows of the attempts that Spark has counted, marks the batch as written and
-  empties the staging table, in **one transaction**. What other attempts have left counts for nothing.
-* Epochs and repeated batches as in `DatabaseSink`, in the same two tables, but in plain SQL that all databases understand.
-* A transaction first updates the writer's row: so a claim waits for a batch that is being moved, or that one finds the new epoch.
+* Rows, and the mark that this query's batch was written, are **one transaction**. So a batch that is repeated after a restart of
+  the query is recognized and skipped.
+* Each start of a query **claims** the next epoch of its table's writer, as a role of the engine claims its fenced journal
+  (`Mediator`). A transaction of an older epoch writes nothing: the older driver may still be alive, and must not interleave. It
+  first updates the writer's row: so a claim waits for a batch that is being written, or that one finds the new epoch.
+* A database that is given by URL takes the rows from the driver. Of any other, tasks write them to a **staging table**, each in a
+  transaction of its own and under a name that no other attempt has; the one transaction moves the rows of the attempts that Spark
+  has counted, and empties the staging table. What other attempts have left counts for nothing.
+* A skipped batch is computed all the same: Spark refuses to finish a batch whose state was not committed.
+* Statements are plain SQL, that all databases understand.
 """
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext, cloudpickle
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 
 from headrace.api.codecs import writes_json
-from headrace.api.errors import HeadraceError, OptionsError
+from headrace.api.errors import OptionsError
 from headrace.api.pipeline import Pipeline
 from headrace.spark.hosting.parcels import Batches
 from headrace.spark.io_errors import FencedWriterError, SinkError, SinkTableError
 from headrace.spark.runtime.session import query_of
+from headrace.spark.sinks.databases import Ask, database_of, styled
 
 _TASK = "headrace_task"
 _NAME = "VARCHAR(190)"
+WRITERS = "headrace_writers"
+"""The table of epochs, which says how often each query was started."""
 _TABLES = {
-    "headrace_writers": f"target {_NAME} NOT NULL, writer {_NAME} NOT NULL, epoch BIGINT NOT NULL, PRIMARY KEY (target, writer)",
+    WRITERS: f"target {_NAME} NOT NULL, writer {_NAME} NOT NULL, epoch BIGINT NOT NULL, PRIMARY KEY (target, writer)",
     "headrace_batches": f"target {_NAME} NOT NULL, query {_NAME} NOT NULL, batch BIGINT NOT NULL, PRIMARY KEY (target, query)",
 }
 _CLAIM = "UPDATE headrace_writers SET epoch = epoch + 1 WHERE target = ? AND writer = ?"
-_FIRST_CLAIM = "INSERT INTO headrace_writers (target, writer, epoch) VALUES (?, ?, 1)"
+_FIRST_CLAIM = "INSERT INTO headrace_writers (target, writer, epoch) VALUES (?, ?, 0)"
 _LOCK = "UPDATE headrace_writers SET epoch = epoch WHERE target = ? AND writer = ?"
 _EPOCH = "SELECT epoch FROM headrace_writers WHERE target = ? AND writer = ?"
 _LAST = "SELECT batch FROM headrace_batches WHERE target = ? AND query = ?"
 _MARK = "UPDATE headrace_batches SET batch = ? WHERE target = ? AND query = ?"
 _FIRST_MARK = "INSERT INTO headrace_batches (batch, target, query) VALUES (?, ?, ?)"
-_TOLD = "task string"
-_STYLES = ("qmark", "format", "pyformat", "numeric")
 _MOST_VALUES = 500
 """Maximum values of one statement."""
-
-_TYPES: tuple[tuple[type | tuple[type, ...], str], ...] = (
-    (t.StringType, "TEXT"),
-    (t.BooleanType, "BOOLEAN"),
-    (t.IntegralType, "BIGINT"),
-    (t.FractionalType, "DOUBLE PRECISION"),
-    ((t.TimestampType, t.TimestampNTZType), "TIMESTAMP"),
-    (t.DateType, "DATE"),
-    (t.BinaryType, "BLOB"),
-)
+_INSERT_ROWS = 10_000
+"""Number of rows that are converted from Arrow to Python at a time."""
 
 
 class TableSink:
-    """Writes a streaming DataFrame to a table of any database, each batch once and not through the driver's memory.
+    """Writes a streaming DataFrame to a table, each batch once: ``frame.writeStream.foreachBatch(TableSink(url, table))``.
 
     Create a new sink for each start of a query and for each stream: a new sink fences those created before it. If the table does
-    not exist, it is created from the DataFrame's columns. Beside it there is a table ``TABLE_staged``.
+    not exist, it is created from the DataFrame's columns; extra columns of an existing table keep their defaults. By URL, each
+    batch passes through the driver's memory. With a function it does not; then there is a table ``TABLE_staged`` beside it.
 
     Args:
-        connect: a function that opens a DB-API connection without autocommit, on the driver and on the executors. It is pickled.
-        table: name of the table, as SQL has it.
-        pipeline: see `DatabaseSink`.
-        types: column to type, as the database names it, instead of the default type of the SQL standard: ``{"value": "CLOB"}``.
-        writer: see `DatabaseSink`.
-        paramstyle: of the DB-API module: ``qmark``, ``format``, ``pyformat`` or ``numeric``.
+        database: ``postgresql://USER@HOST/NAME`` (with psycopg), ``sqlite:///PATH`` or the path of an SQLite file; or a function
+            that opens a DB-API connection without autocommit, on the driver and on the executors. It is pickled.
+        table: name of the table; a schema may precede it.
+        pipeline: the pipeline that produces the outputs: if all their codecs write JSON, ``value`` becomes text. Otherwise it
+            stays bytes.
+        types: column to type, as the database names it, instead of the default type: ``{"value": "JSONB"}``.
+        writer: a name that distinguishes sinks that write to one table at the same time, for several queries or several streams.
+        paramstyle: of the function's DB-API module: ``qmark``, ``format``, ``pyformat`` or ``numeric``.
+        timeout_s: maximum wait for other processes' locks by URL, seconds.
 
     Attributes:
         name: its name in messages.
         epoch: the epoch that it claimed.
 
     Raises:
-        OptionsError: an option is out of its range, or ``connect`` is not picklable.
-        SinkError: the database cannot be reached.
+        OptionsError: the URL is of no supported kind, the function does not pickle, or an option is out of its range.
+        SinkError: the database cannot be opened.
     """
 
     def __init__(
         self,
-        connect: Callable[[], Any],
+        database: str | Callable[[], Any],
         table: str,
         *,
         pipeline: Pipeline | None = None,
         types: Mapping[str, str] | None = None,
         writer: str = "",
         paramstyle: str = "qmark",
+        timeout_s: float = 30.0,
     ) -> None:
-        if not table:
+        if not all(table.split(".")):
             raise OptionsError("table", table, "the name of a table")
-        if paramstyle not in _STYLES:
-            raise OptionsError("paramstyle", paramstyle, f"one of {', '.join(_STYLES)}")
-        try:
-            cloudpickle.dumps(connect)
-        except Exception as error:
-            expected = f"a function that pickles, to be sent to the executors ({error})"
-            raise OptionsError("connect", connect, expected) from error
-        self._connect, self._table, self._style = connect, table, paramstyle
+        self._database = database_of(database, paramstyle, timeout_s)
+        self._table, self._quoted = table, self._database.quoted
         self._staged = f"{table}_staged" + (f"_{writer}" if writer else "")
         self._text = pipeline is not None and all(
             writes_json(pipeline.codec(stream)) for stream in pipeline.output_streams
         )
         self._types, self._writer = dict(types or {}), writer
-        self.name = f"table {table!r}"
+        self.name = f"table {table!r} in {self._database.name}"
         for own, columns in _TABLES.items():
-            self._create(own, columns)
-        with self._transaction() as ask:
-            if not ask(_CLAIM, table, writer).rowcount:
-                ask(_FIRST_CLAIM, table, writer)
-            ((self.epoch,),) = ask(_EPOCH, table, writer).fetchall()
+            self._prepare(own, partial(str, columns))
+        self.epoch = self._claim()
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Write a batch; called by ``foreachBatch``.
@@ -118,127 +112,127 @@ class TableSink:
         Raises:
             FencedWriterError: a newer start of the query owns the table.
             SinkTableError: the table lacks a column, or a column has no type.
+            SinkBusyError: another process kept the database locked.
             SinkError: the batch cannot be written for another reason. None of it was.
         """
         self.write(frame, query_of(frame, self.name), batch)
 
     def write(self, frame: DataFrame, query: str, batch: int) -> bool:
-        """Write a batch of a query, unless it was written before: see `DatabaseSink.write`.
+        """Write a batch of a query, unless it was written before; return whether it was written now.
+
+        Args:
+            frame: its rows.
+            query: id of the query, which stays the same across restarts.
+            batch: number of the batch; later batches have greater numbers.
 
         Raises:
             HeadraceError: the errors of `__call__`.
         """
-        query = f"{query}/{self._writer}" if self._writer else query
-        with self._transaction() as ask:
-            is_news = self._is_news(ask, query, batch)
+        query = f"{query}/{self._writer}" if self._writer else query  # batches are numbered for each writer
+        with self._database.transaction() as ask:
+            is_news = self._last(ask, query) < batch
         if not is_news:
             frame.write.format("noop").mode("overwrite").save()
             return False
-        self._prepare_tables(frame)
-        tasks = self._stage(frame)
-        columns = ", ".join(frame.columns)
-        with self._transaction() as ask:
-            if not self._is_news(ask, query, batch):
+        self._prepare(self._table, partial(self._columns, frame), frame.columns)
+        # Others may use the database while Spark computes, so check again afterwards.
+        insert = self._database.insert
+        rows: Any = frame.toArrow() if insert else self._stage(frame)
+        with self._database.cursor() as cursor:
+            ask = partial(self._database.ask, cursor)
+            last = self._last(ask, query)
+            if last >= batch:
                 return False
-            for at in range(0, len(tasks), _MOST_VALUES):
-                some = tasks[at : at + _MOST_VALUES]
-                counted = f"FROM {self._staged} WHERE {_TASK} IN ({', '.join('?' * len(some))})"
-                ask(f"INSERT INTO {self._table} ({columns}) SELECT {columns} {counted}", *some)
-            if not ask(_MARK, batch, self._table, query).rowcount:
-                ask(_FIRST_MARK, batch, self._table, query)
-            ask(f"DELETE FROM {self._staged}")  # noqa: S608  the user's name
+            if insert is None:
+                self._move(ask, frame, rows)
+            else:
+                insert(cursor, self._table, frame.columns, _rows(rows, self._text_column(frame)))
+            ask(_MARK if last >= 0 else _FIRST_MARK, batch, self._table, query)
         return True
 
     def _stage(self, frame: DataFrame) -> list[str]:
         """Let the tasks write their rows to the staging table; return the names of those that count."""
-        columns = [*frame.columns, _TASK]
-        sql = f"INSERT INTO {self._staged} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
-        text = frame.columns.index("value") if self._text and "value" in frame.columns else -1
-        attempt = os.urandom(6).hex()
+        self._prepare(self._staged, lambda: f"{self._columns(frame)}, {_TASK} {_NAME}", frame.columns)
+        names = [*map(self._quoted, frame.columns), _TASK]
+        sql = f"INSERT INTO {self._staged} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608
+        statement = styled(sql, self._database.style)
+        attempt, text = os.urandom(6).hex(), self._text_column(frame)
         told = frame.mapInArrow(
-            partial(_stage, self._connect, _styled(sql, self._style), text, attempt), _TOLD
+            partial(_stage, self._database.connect, statement, text, attempt), "task string"
         )
         return [row["task"] for row in told.collect()]
 
-    # Statements
+    def _move(self, ask: Ask, frame: DataFrame, tasks: list[str]) -> None:
+        """Move the staged rows of the tasks that count, and forget the others."""
+        columns = ", ".join(map(self._quoted, frame.columns))
+        for at in range(0, len(tasks), _MOST_VALUES):
+            some = tasks[at : at + _MOST_VALUES]
+            counted = f"FROM {self._staged} WHERE {_TASK} IN ({', '.join('?' * len(some))})"
+            ask(f"INSERT INTO {self._quoted(self._table)} ({columns}) SELECT {columns} {counted}", *some)
+        ask(f"DELETE FROM {self._staged}")  # noqa: S608  the user's name
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Callable[..., Any]]:
-        """Open a transaction; yield a function that runs a statement and returns the cursor."""
-        try:
-            connection = self._connect()
-            try:
-                cursor = connection.cursor()
+    # Epochs and batches
 
-                def ask(sql: str, *values: Any) -> Any:
-                    cursor.execute(_styled(sql, self._style), values)
-                    return cursor
+    def _claim(self) -> int:
+        own = self._table, self._writer
+        with suppress(SinkError), self._database.transaction() as ask:  # another sink may be faster
+            if not ask(_EPOCH, *own):
+                ask(_FIRST_CLAIM, *own)
+        with self._database.transaction() as ask:
+            ask(_CLAIM, *own)
+            ((epoch,),) = ask(_EPOCH, *own)
+        return int(epoch)
 
-                yield ask
-                connection.commit()
-            finally:
-                connection.close()  # what was not committed is rolled back
-        except HeadraceError:
-            raise
-        except Exception as error:
-            remedy = "None of this batch was written, unless the connection was lost during the commit"
-            raise SinkError(self.name, f"{type(error).__name__}: {error}", remedy) from error
+    def _last(self, ask: Ask, query: str) -> int:
+        """Return the number of the last batch that a query has written; -1: none.
 
-    def _is_news(self, ask: Callable[..., Any], query: str, batch: int) -> bool:
+        Raises:
+            FencedWriterError: another sink has claimed a newer epoch.
+        """
         ask(_LOCK, self._table, self._writer)
-        ((epoch,),) = ask(_EPOCH, self._table, self._writer).fetchall()
+        ((epoch,),) = ask(_EPOCH, self._table, self._writer)
         if epoch != self.epoch:
             raise FencedWriterError(self.name, self.epoch, epoch)
-        last = ask(_LAST, self._table, query).fetchall()
-        return not last or last[0][0] < batch
+        last = ask(_LAST, self._table, query)
+        return int(last[0][0]) if last else -1
 
     # Tables
 
-    def _prepare_tables(self, frame: DataFrame) -> None:
-        columns = ", ".join(f"{field.name} {self._type(field)}" for field in frame.schema)
-        self._create(self._table, columns)
-        self._create(self._staged, f"{columns}, {_TASK} {_NAME}")
-        for table in (self._table, self._staged):
-            there = self._columns(table) or []
-            missing = [name for name in frame.columns if name.lower() not in there]
-            if missing:
-                problem = f"{table!r} lacks the columns {missing}; its columns are {there}"
-                remedy = (
-                    "Choose another table, or select only its columns; an empty staging table can be dropped"
-                )
-                raise SinkTableError(self.name, problem, remedy)
-
-    def _create(self, table: str, columns: str) -> None:
-        if self._columns(table) is None:
+    def _prepare(self, table: str, columns: Callable[[], str], needed: Sequence[str] = ()) -> None:
+        """Create a table, unless it is there, and has the columns that are needed."""
+        database = self._database
+        there = database.columns(table)
+        if not there:
             try:
-                with self._transaction() as ask:
-                    ask(f"CREATE TABLE {table} ({columns})")
+                with database.transaction() as ask:
+                    ask(f"CREATE TABLE {database.quoted(table)} ({columns()})")
             except SinkError:
-                if self._columns(table) is None:  # nobody else has created it either
+                if not database.columns(table):  # nobody else has created it either
                     raise
+            return
+        known = {name.lower() for name in there}
+        missing = [name for name in needed if name.lower() not in known]
+        if missing:
+            problem = f"{table!r} lacks the columns {missing}; its columns are {there}"
+            remedy = "Choose another table, or select only its columns; an empty staging table can be dropped"
+            raise SinkTableError(self.name, problem, remedy)
 
-    def _columns(self, table: str) -> list[str] | None:
-        """Return the names of a table's columns in lower case; ``None``: there is no such table."""
-        try:
-            with self._transaction() as ask:
-                found = ask(f"SELECT * FROM {table} WHERE 1 = 0")  # noqa: S608  the table's name is the user's
-                return [str(column[0]).lower() for column in found.description]
-        except SinkError:
-            return None
+    def _columns(self, frame: DataFrame) -> str:
+        return ", ".join(f"{self._quoted(field.name)} {self._type(field)}" for field in frame.schema)
 
     def _type(self, field: t.StructField) -> str:
         is_text = self._text and field.name == "value" and isinstance(field.dataType, t.BinaryType)
         kind = t.StringType() if is_text else field.dataType
-        name = self._types.get(field.name)
-        if name is None and isinstance(kind, t.DecimalType):
-            name = f"DECIMAL({kind.precision}, {kind.scale})"
-        name = name or next((name for kinds, name in _TYPES if isinstance(kind, kinds)), None)
+        name = self._types.get(field.name) or self._database.type_of(kind)
         if name is None:
             problem = f"there is no column type for {field.name!r} ({field.dataType.simpleString()})"
-            raise SinkTableError(
-                self.name, problem, "Convert it to text with to_json, or give its type with types="
-            )
+            remedy = "Convert it to text with to_json, or give its type with types="
+            raise SinkTableError(self.name, problem, remedy)
         return name
+
+    def _text_column(self, frame: DataFrame) -> int:
+        """Return the place of the column whose bytes become text; -1: none."""
+        return frame.columns.index("value") if self._text and "value" in frame.columns else -1
 
 
 def _stage(connect: Callable[[], Any], sql: str, text: int, attempt: str, batches: Batches) -> Batches:
@@ -249,14 +243,19 @@ def _stage(connect: Callable[[], Any], sql: str, text: int, attempt: str, batche
         cursor = connection.cursor()
         for batch in batches:
             if batch.num_rows:
-                cursor.executemany(sql, [(*row, name) for row in _rows(batch, text)])
+                cursor.executemany(sql, [(*row, name) for row in _rows_of(batch, text)])
         connection.commit()
     finally:
         connection.close()
     yield pa.RecordBatch.from_arrays([pa.array([name])], names=["task"])
 
 
-def _rows(batch: pa.RecordBatch, text: int) -> Iterator[Sequence[Any]]:
+def _rows(table: pa.Table, text: int) -> Iterator[tuple[Any, ...]]:
+    for batch in table.to_batches(_INSERT_ROWS):
+        yield from _rows_of(batch, text)
+
+
+def _rows_of(batch: pa.RecordBatch, text: int) -> Iterator[tuple[Any, ...]]:
     columns = [column.to_pylist() for column in batch.columns]
     if text >= 0:
         columns[text] = [value.decode() if isinstance(value, bytes) else value for value in columns[text]]
@@ -268,16 +267,3 @@ def task_attempt() -> str:
     task = TaskContext.get()
     assert task is not None, "called outside a Spark task"
     return f"{task.partitionId()}.{task.taskAttemptId()}"
-
-
-def _styled(sql: str, style: str) -> str:
-    """Return a statement with the marks for values that a module takes.
-
-    >>> [_styled("a = ? AND b = ?", style) for style in ("qmark", "format", "numeric")]
-    ['a = ? AND b = ?', 'a = %s AND b = %s', 'a = :1 AND b = :2']
-    """
-    if style == "qmark":
-        return sql
-    first, *others = sql.split("?")
-    marks = ["%s" if style != "numeric" else f":{number}" for number in range(1, len(others) + 1)]
-    return first + "".join(mark + part for mark, part in zip(marks, others, strict=True))

@@ -3,7 +3,7 @@
 Rules of this file:
 
 * One operator hosts the whole pipeline, as in a pipelined job: each start of an operator costs two CPU seconds.
-* Without a ``sink`` in its module, outputs and History go to one table through a `DatabaseSink`, and states are read from the
+* Without a ``sink`` in its module, outputs and History go to one table through a `TableSink`, and states are read from the
   History. A ``sink`` of the module's gets the outputs alone, and what it leaves is compared.
 """
 
@@ -86,7 +86,7 @@ def rows_of_batches(
 def writer_of_pipeline(pipeline: Pipeline, module: str, spark: SparkSession) -> DataStreamWriter:
     """Return what starts the query of a pipeline of a module in this process, a driver."""
     # Not every PySpark hosts pipelines:
-    from headrace.spark import DatabaseSink, prepare_session  # noqa: PLC0415
+    from headrace.spark import TableSink, prepare_session  # noqa: PLC0415
     from headrace.spark.hosting.history_sample import FULL  # noqa: PLC0415
     from headrace.spark.hosting.layout import JobPlan  # noqa: PLC0415
     from headrace.spark.hosting.outputs import unpacked  # noqa: PLC0415
@@ -102,5 +102,5 @@ def writer_of_pipeline(pipeline: Pipeline, module: str, spark: SparkSession) -> 
     plan = JobPlan(pipeline, 1, history=None if written else FULL, partitions=1, fused=True)
     outputs = unpacked(attached(pipeline, inputs, plan, clock=None), pipeline, tallies=False)
     frame = outputs.frame if written else outputs.everything
-    sink = written or DatabaseSink(_DATABASE, _TABLE, timeout_s=_LOCKED_S)
+    sink = written or TableSink(_DATABASE, _TABLE, timeout_s=_LOCKED_S)
     return frame.writeStream.foreachBatch(sink).option("checkpointLocation", "/checkpoint")

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from headrace.spark.sinks.database_sink import WRITERS
+from headrace.spark.sinks.table_sink import WRITERS
 from headrace_sim.spark.client.script_needs import ProgramError
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.driver import LaboratoryProgram, drive, look

@@ -135,11 +135,11 @@ def test_deaths_are_tried_once_more_with_java(jvm: SparkJvm, tmp_path: Path) -> 
 FENCED = """
 from pyspark.sql import SparkSession
 
-from headrace.spark import DatabaseSink
+from headrace.spark import TableSink
 
 spark = SparkSession.builder.getOrCreate()
 payments = spark.readStream.schema("id LONG, amount LONG").json("/data/in")
-payments.writeStream.foreachBatch(DatabaseSink("out.sqlite", "payments")).option(
+payments.writeStream.foreachBatch(TableSink("out.sqlite", "payments")).option(
     "checkpointLocation", "/data/checkpoint").start().awaitTermination()
 """
 
