@@ -38,7 +38,7 @@ _WARM_UP = 50_000
 
 
 @dataclass(slots=True)
-class Sink:
+class CountReceiver:
     """Receives counts, and signals the last of those that are expected."""
 
     missing: int = 0
@@ -56,11 +56,11 @@ class Sink:
         self.complete.clear()
 
 
-Start = Callable[[DataFrame, int, Path, Sink | None], Deployment | StreamingQuery]
+Start = Callable[[DataFrame, int, Path, CountReceiver | None], Deployment | StreamingQuery]
 """Starts a job on a frame of records, with so many levels, in a directory, with a sink or without output."""
 
 
-def _started(counts: DataFrame, mode: str, place: Path, sink: Sink | None) -> StreamingQuery:
+def _started(counts: DataFrame, mode: str, place: Path, sink: CountReceiver | None) -> StreamingQuery:
     writer = counts.writeStream.outputMode(mode).option("checkpointLocation", str(place))
     return (writer.format("noop") if sink is None else writer.foreachBatch(sink)).start()
 
@@ -92,7 +92,9 @@ def _turned(record: Record) -> str:
 def headrace(intervals: int) -> Start:
     """Return the count as a pipeline."""
 
-    def start(frame: DataFrame, levels: int, place: Path, sink: Sink | None) -> Deployment | StreamingQuery:
+    def start(
+        frame: DataFrame, levels: int, place: Path, sink: CountReceiver | None
+    ) -> Deployment | StreamingQuery:
         pipeline = Pipeline("count")
         pipeline.injector("records")
         came = "records"
@@ -161,7 +163,9 @@ def by_hand(*, each: bool, watermark: bool = False, partitions: int = 0) -> Star
         partitions: number of them; 0: the session's.
     """
 
-    def start(frame: DataFrame, levels: int, place: Path, sink: Sink | None) -> Deployment | StreamingQuery:
+    def start(
+        frame: DataFrame, levels: int, place: Path, sink: CountReceiver | None
+    ) -> Deployment | StreamingQuery:
         rows = frame.select("key", F.timestamp_micros("timestamp").alias("at"))
         rows = rows.withWatermark("at", "0 seconds") if watermark else rows
         mode, time_mode = ("append", "EventTime") if watermark else ("update", "none")
@@ -175,14 +179,18 @@ def by_hand(*, each: bool, watermark: bool = False, partitions: int = 0) -> Star
     return start
 
 
-def by_frames(frame: DataFrame, _levels: int, place: Path, sink: Sink | None) -> Deployment | StreamingQuery:
+def by_frames(
+    frame: DataFrame, _levels: int, place: Path, sink: CountReceiver | None
+) -> Deployment | StreamingQuery:
     """Start ``transformWithStateInPandas``."""
     keyed = frame.select("key", F.timestamp_micros("timestamp").alias("at")).groupBy("key")
     counts = keyed.transformWithStateInPandas(_CountFrames(each=False), _COUNTED, "update", "none")
     return _started(counts, "update", place, sink)
 
 
-def by_spark(frame: DataFrame, _levels: int, place: Path, sink: Sink | None) -> Deployment | StreamingQuery:
+def by_spark(
+    frame: DataFrame, _levels: int, place: Path, sink: CountReceiver | None
+) -> Deployment | StreamingQuery:
     """Start Spark's own aggregation, which outputs a count for each key of a micro-batch."""
     return _started(frame.groupBy("key").count(), "update", place, sink)
 
@@ -215,7 +223,7 @@ ROUNDS: Mapping[str, Start] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class DriverCost:
     """What it took, seconds.
 
     Attributes:
@@ -229,7 +237,7 @@ class Cost:
     idle_s: float
 
 
-class Driver:
+class BenchmarkDriver:
     """A job and the files from which it reads.
 
     Args:
@@ -244,7 +252,7 @@ class Driver:
         self, spark: SparkSession, start: Start, place: Path, *, levels: int = 1, sink: bool = True
     ) -> None:
         self._spark, self._job, self._place, self._levels = spark, start, place, levels
-        self._sink = Sink() if sink else None
+        self._sink = CountReceiver() if sink else None
         self._landing, self._numbers = place / "landing", count()
         self._landing.mkdir(parents=True)
         self._running: Deployment | StreamingQuery | None = None
@@ -271,11 +279,11 @@ class Driver:
         finally:
             self.stop()
 
-    def add(self, records: int, keys: int) -> Cost:
+    def add(self, records: int, keys: int) -> DriverCost:
         """Add a file of records with so many keys, and let the job process it."""
         return self._took(self._written(records, keys), records)
 
-    def resume(self) -> Cost:
+    def resume(self) -> DriverCost:
         """Stop the job, add a record, and start the job again, from where time is taken."""
         self.stop()
         self._written(1, 1)()
@@ -291,7 +299,7 @@ class Driver:
         pq.write_table(table, hidden, row_group_size=max(1, records // 8))
         return lambda: hidden.rename(self._landing / f"{number}.parquet")
 
-    def _took(self, cause: Callable[[], object], records: int) -> Cost:
+    def _took(self, cause: Callable[[], object], records: int) -> DriverCost:
         if self._sink is not None:
             # Spark's own aggregation has one for each key: then the first is enough.
             self._sink.expect(1 if self._job is by_spark else records)
@@ -305,7 +313,7 @@ class Driver:
             self._running.await_idle()
         elif self._running is not None:
             self._running.processAllAvailable()
-        return Cost(_cpu_s(self._spark) - cpu_s, sink_s, time.monotonic() - began)
+        return DriverCost(_cpu_s(self._spark) - cpu_s, sink_s, time.monotonic() - began)
 
 
 def _cpu_s(spark: SparkSession) -> float:
@@ -391,7 +399,7 @@ def count_costs(
 def _count_cost(spark: SparkSession, job: str, keys: int, records: int, place: Path) -> CountCost:
     """Run a job on a file with every key, and return the cost of its second micro-batch."""
     where = place / job
-    driver = Driver(spark, BATCHES[job], where, sink=False)
+    driver = BenchmarkDriver(spark, BATCHES[job], where, sink=False)
     with driver.started():
         driver.add(max(keys, 1_000), keys)
         cost = driver.add(records, keys)
@@ -428,7 +436,7 @@ def job_times(
         tries: number of single records, after five that are not measured.
         stops: number of restarts. One record's file is added between a stop and the next start.
     """
-    driver = Driver(spark, STREAMS[job], place)
+    driver = BenchmarkDriver(spark, STREAMS[job], place)
     with driver.started():
         driver.add(keys, keys)
         latencies = [driver.add(1, 1).sink_s for _ in range(5 + tries)]
@@ -451,7 +459,7 @@ class RoundCost:
     job: str
     levels: int
     records: int
-    cost: Cost
+    cost: DriverCost
 
 
 def round_costs(
@@ -471,10 +479,10 @@ def round_costs(
         passes: number of measured passes; a job resumes in each where it was stopped.
     """
     drivers = {
-        (job, depth): Driver(spark, ROUNDS[job], place / f"{job}-{depth}", levels=depth)
+        (job, depth): BenchmarkDriver(spark, ROUNDS[job], place / f"{job}-{depth}", levels=depth)
         for job, depth in product(ROUNDS, levels)
     }
-    took: dict[tuple[str, int], list[Cost]] = {each: [] for each in drivers}
+    took: dict[tuple[str, int], list[DriverCost]] = {each: [] for each in drivers}
     for number, (each, driver) in product(range(passes + 1), drivers.items()):
         with driver.started():
             costs = [driver.add(records, 100) for _ in range(2 + rounds)]
@@ -482,8 +490,8 @@ def round_costs(
     return [RoundCost(job, depth, records, _median(costs)) for (job, depth), costs in took.items()]
 
 
-def _median(costs: list[Cost]) -> Cost:
-    return Cost(
+def _median(costs: list[DriverCost]) -> DriverCost:
+    return DriverCost(
         median(cost.cpu_s for cost in costs),
         median(cost.sink_s for cost in costs),
         median(cost.idle_s for cost in costs),

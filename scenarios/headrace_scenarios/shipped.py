@@ -23,7 +23,7 @@ SIMULATED_UNTIL = date(2013, 2, 15)
 """Choice: the simulated cluster gets the flights until this time: the blizzard is over, and the run takes half a minute."""
 
 
-class JobReport(Protocol):
+class DataReport(Protocol):
     """What a job found in its data."""
 
     def about(self) -> list[str]:
@@ -58,7 +58,7 @@ class JobInput:
 
     feed: Feed
     until_us: int = MAX_TIME
-    report: Callable[[Counter[Emitted]], JobReport] | None = None
+    report: Callable[[Counter[Emitted]], DataReport] | None = None
 
 
 @dataclass(frozen=True, slots=True)

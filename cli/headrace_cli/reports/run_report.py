@@ -32,7 +32,7 @@ from headrace_properties.reference import Emitted
 from headrace_properties.search.judging import violations
 from headrace_properties.user_code.comparison import OutputComparison
 from headrace_properties.verdict import Holds, Verdict
-from headrace_scenarios.shipped import JobInput, JobReport
+from headrace_scenarios.shipped import DataReport, JobInput
 
 _SIDES = {"first": "only here", "second": "only there"}
 
@@ -62,7 +62,7 @@ class Ran:
     input: JobInput
     run: HostRun
     elapsed_s: float
-    report: JobReport | None = None
+    report: DataReport | None = None
     compared_with: str = ""
     comparison: OutputComparison | None = None
     compared_until_us: int = MAX_TIME
@@ -170,7 +170,7 @@ def _print_streams(console: Console, outputs: Counter[Emitted], pipeline: Pipeli
     print_table(console, table, indent=2)
 
 
-def _print_report(console: Console, report: JobReport) -> None:
+def _print_report(console: Console, report: DataReport) -> None:
     heading, *lines = report.lines() or [""]
     if heading:
         print_heading(console, heading)
