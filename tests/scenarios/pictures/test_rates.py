@@ -36,7 +36,7 @@ def test_the_strip_is_as_wide_as_the_rate_from_each_moment_to_the_next(
 ) -> None:
     svg = spacetime_svg(zombie.history, zombie.verdicts, title="A run", rates=rates)
     root = ET.fromstring(svg)  # noqa: S314  it was written a line above
-    bars = [element for element in root.iter(f"{SVG}rect") if element.get("class") == "rate"]
+    bars = [element for element in root.iter(f"{SVG}rect") if element.get("data-rate")]
     widths = [float(bar.get("width", "")) for bar in bars]
     assert [round(width / widths[2], 2) for width in widths] == [0.1, 0.2, 1.0]
     edges = [(float(bar.get("y", "")), float(bar.get("height", ""))) for bar in bars]
@@ -58,5 +58,5 @@ def test_the_event_at_which_the_rate_jumps_says_so(zombie: ScenarioRun, rates: F
 
 def test_without_rates_there_is_no_strip(zombie: ScenarioRun) -> None:
     svg = spacetime_svg(zombie.history, zombie.verdicts, title="A run")
-    assert 'class="rate"' not in svg
+    assert "data-rate" not in svg
     assert ">fails<" not in svg

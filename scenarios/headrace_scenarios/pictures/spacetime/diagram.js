@@ -2,7 +2,8 @@
 //
 // Events are known by their numbers in the History. `choose` says which are shown, `arrange` where, `paint` draws those that
 // are in the window: a run of thousands of events is laid out whole, and drawn as the reader comes to it. All colours are
-// attributes of the drawing, so that a saved figure needs no style sheet. `stage.js` plays the run; `page.js` handles input.
+// attributes of the drawing, so that a saved figure needs no style sheet. `stage.js` plays the run; `page.js` handles input;
+// with `still.js` before it, this file draws the figure without a browser.
 "use strict";
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
@@ -12,6 +13,7 @@ const MESSAGE_GROUP = { record: "record", ack: "ack", write: "write", reply: "wr
   asked: "ownership", answered: "write", acks: "ack" };
 const MANY = 400, MANY_REPORTS = 20;
 const IDLE_US = 200_000;
+const USUAL = ["ProcessStarted", "RoleClaimed", "CheckpointsDeleted", "IdsCollected"]; // not in a still picture that explains nothing
 
 const LIGHT = {
   page: "#ffffff", ink: "#1a1a1a", faint: "#6b6b6b", rule: "#d4d4d4", lane: "#8a8a8a", record: "#1f5fa8", run: "#1a1a1a",
@@ -40,7 +42,7 @@ const first = DATA.verdicts.find((one) => one.name === DATA.told);
 const DEFAULTS = () => ({
   scope: first ? first.name : "all", computation: "", key: "", zoom: 1, linear: false, theme: "", event: null,
   kinds: new Set(GROUPS.filter(tells)),
-  hidden: new Set(),
+  hidden: new Set(), still: false,
 });
 
 // Every timer waits for watermarks: their reports are shown at first if they are few, or if the rule is about them.
@@ -119,7 +121,15 @@ function choose() {
     }
     return !state.key || keysOf(event).some((key) => key.includes(state.key));
   };
-  return EVENTS.map((_, number) => number).filter(wanted);
+  const shown = EVENTS.map((_, number) => number).filter(wanted);
+  return state.still ? striking(shown.filter((number) => subject || !USUAL.includes(EVENTS[number].type))) : shown;
+}
+
+// Without the lanes on which there are only faults.
+function striking(shown) {
+  const busy = new Set(shown.filter((number) => EVENTS[number].group !== "fault").map((number) => EVENTS[number].lane));
+  for (const [number, lane] of DATA.stubs) if (shown.includes(number)) busy.add(lane);
+  return shown.filter((number) => busy.has(EVENTS[number].lane));
 }
 
 // A partition strikes hundreds of messages: what is in a fault's band is not drawn again as an event.
@@ -163,7 +173,8 @@ function wrap(text, width, size, bold = false, most = 6) {
   return lines.length > most ? [...lines.slice(0, most - 1), `${lines[most - 1].slice(0, -2)}…`] : lines;
 }
 
-function arrange(shown) {
+// `above`: pixels for a heading.
+function arrange(shown, above = 0) {
   const visible = new Set(shown), marked = witness();
   const links = DATA.links.filter(([cause, effect, kind]) => visible.has(cause) && visible.has(effect) && state.kinds.has(MESSAGE_GROUP[kind]));
   const hidden = (lane) => state.hidden.has(DATA.lanes[lane].address);
@@ -176,7 +187,7 @@ function arrange(shown) {
   const x = new Map(used.map((one, index) => [one, gutter + (index + 0.5) * lane]));
   const left = gutter + used.length * lane + 6, wide = Math.max(least, view - left - 16 - (small ? 0 : charts));
   const names = Math.max(0, ...used.map((one) => measure(DATA.lanes[one].address, 13, true))), slanted = names > lane - 8;
-  const head = slanted ? Math.ceil(names * Math.sin(SLANT)) + 30 : 42;
+  const head = above + (slanted ? Math.ceil(names * Math.sin(SLANT)) + 30 : 42);
   const begun = new Map(DATA.outages.filter((one) => one.strikes > 1).map((one) => [one.begin, `${one.kind} begins`]));
   const rows = new Map(), gaps = [], start = head + 12;
   let bottom = start + 14, mark = start, last = null;
@@ -193,7 +204,7 @@ function arrange(shown) {
     rows.set(n, { y: mark, top: top - 3, bottom: bottom - 4, lines, name });
     last = event.at;
   }
-  return { shown, rows, x, links, stubs, gaps, used, gutter, strip, left, wide, head, start, slanted, size, height: bottom + 20,
+  return { shown, rows, x, links, stubs, gaps, used, gutter, strip, left, wide, above, head, start, slanted, size, height: bottom + 20,
     right: left + wide + 12, width: Math.max(left + wide + 12 + charts, small ? 0 : view) };
 }
 
@@ -252,7 +263,7 @@ function paint(plan, c, series, from, to) {
   }
   for (const n of seen) {
     const row = plan.rows.get(n), lane = EVENTS[n].lane;
-    parts.push(line(lane < 0 ? plan.gutter : plan.x.get(lane), row.y, plan.left - 4, row.y, c.rule, lane < 0 ? 'stroke-dasharray="6 4"' : ""));
+    parts.push(line(lane < 0 ? plan.gutter : plan.x.get(lane), row.y, plan.left - 4, row.y, c.rule, `class="guide" ${lane < 0 ? 'stroke-dasharray="6 4"' : ""}`));
   }
   parts.push(...bands(plan, c, inside), ...lives(plan, c, from, to), ...owners(plan, c, inside));
   const late = 'text-anchor="end" font-size="12"';
@@ -337,7 +348,7 @@ function arrow(plan, one, c) {
   const tx = x2 - dx * 6, ty = y2 - dy * 6;
   const tip = [[tx, ty], [tx - dx * 9 - dy * 3.6, ty - dy * 9 + dx * 3.6], [tx - dx * 9 + dy * 3.6, ty - dy * 9 - dx * 3.6]];
   const strong = state.event !== null && (state.event === one.cause || state.event === one.effect) ? 2.8 : one.bad ? 2.2 : 1.5;
-  return line(x1 + dx * 5, y1 + dy * 5, tx - dx * 7, ty - dy * 7, colour, `stroke-width="${strong}" ${dash}`) +
+  return line(x1 + dx * 5, y1 + dy * 5, tx - dx * 7, ty - dy * 7, colour, `class="${kind}" stroke-width="${strong}" ${dash}`) +
     (["asked", "answered"].includes(kind) ? `<circle cx="${x1}" cy="${y1}" r="3" fill="${colour}"/>` : "") +
     `<polygon points="${tip.map(([a, b]) => `${a.toFixed(1)},${b.toFixed(1)}`).join(" ")}" fill="${colour}"/>`;
 }
@@ -423,8 +434,8 @@ function head(plan, c, series) {
   if (DATA.rates.length) parts.push(words(plan.strip + STRIP / 2, plan.head - 10, "fails", c.bad, 'font-size="12" text-anchor="middle"'));
   const drawn = charted(plan.shown), left = plan.right + 8;
   if (drawn.length) {
-    parts.push(words(left, 16, "low watermarks", c.ink, 'font-weight="700" font-size="13"'));
-    let x = left, y = 30;
+    parts.push(words(left, plan.above + 16, "low watermarks", c.ink, 'font-weight="700" font-size="13"'));
+    let x = left, y = plan.above + 30;
     for (const one of drawn) {
       const name = one.name.length > 18 ? `${one.name.slice(0, 17)}…` : one.name, width = measure(name, 11) + 10;
       if (x > left && x + width > left + CHART - 10) [x, y] = [left, y + 13];
@@ -434,4 +445,31 @@ function head(plan, c, series) {
     }
   }
   return parts.join("") + line(0, plan.head - 3, plan.width, plan.head - 3, c.rule);
+}
+
+// ---- The whole figure as a file, always on white: it goes into a paper
+
+const says = ({ title, message }) => (title === message ? `${message}.` : `${title}. ${message[0].toUpperCase()}${message.slice(1)}.`);
+
+// A still picture has no watermarks' chart, and of a run that violates nothing only what is about records and ownership.
+function STILL() {
+  const left = first ? ["chart"] : ["chart", "ack", "watermark"];
+  return { ...DEFAULTS(), kinds: new Set(GROUPS.filter((group) => tells(group) && !left.includes(group))), still: true };
+}
+
+function figure() {
+  const c = LIGHT, chosen = state.event, broken = verdict();
+  state.event = null;
+  const shown = choose(), wide = arrange(shown).width - 28;
+  const heading = [
+    ...wrap(DATA.title, wide, 18, true).map((text) => [text, c.ink, 'font-size="18" font-weight="700"']),
+    ...(DATA.subtitle ? wrap(DATA.subtitle, wide, TEXT) : []).map((text) => [text, c.faint, ""]),
+    ...(broken ? wrap(`${broken.name} violated: ${broken.title}`, wide, TEXT, true) : []).map((text) => [text, c.bad, 'font-weight="700"']),
+  ].map(([text, colour, more], i) => words(14, 26 + 22 * i, text, colour, more));
+  const plan = arrange(shown, 14 + 22 * heading.length), body = paint(plan, c, SERIES.light, -Infinity, Infinity);
+  state.event = chosen;
+  const described = broken ? `${DATA.title}. ${broken.name} violated: ${says(broken)}` : DATA.title;
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${plan.width}" height="${plan.height}" viewBox="0 0 ${plan.width} ${plan.height}" ${FONT} font-size="${TEXT}">` +
+    `<title>${escape(DATA.title)}</title><desc>${escape(described)}</desc><rect width="100%" height="100%" fill="${c.page}"/>${heading.join("")}` +
+    `${body}${head(plan, c, SERIES.light)}</svg>`;
 }

@@ -34,8 +34,6 @@ function repaint() {
   $("body").innerHTML = paint(plan, c, series, view.scrollTop - 600, view.scrollTop + view.clientHeight + 600);
 }
 
-const says = ({ title, message }) => (title === message ? `${message}.` : `${title}. ${message[0].toUpperCase()}${message.slice(1)}.`);
-
 const topEvent = () => plan.shown.find((n) => plan.rows.get(n).y >= $("figure").scrollTop + plan.head) ?? null;
 
 function show(number) {
@@ -101,20 +99,6 @@ function legend(c) {
   rows.push(`<rect x="7" y="${y + 33}" width="14" height="14" fill="${c.outage}"/>`, words(30, y + 44, "down, paused or cut off", c.ink));
   rows.push(`<circle cx="14" cy="${y + 60}" r="8" fill="none" stroke="${c.bad}" stroke-width="2"/>`, words(30, y + 64, "witness of the violation", c.ink));
   $("legend").innerHTML = `<h2>Signs</h2><svg width="300" height="${y + 76}" ${FONT} font-size="12">${rows.join("")}</svg>`;
-}
-
-// ---- Saving the figure, always on white: it goes into a paper
-
-function figure() {
-  const c = LIGHT, chosen = state.event;
-  state.event = null;
-  const body = paint(plan, c, SERIES.light, -Infinity, Infinity);
-  state.event = chosen;
-  const broken = verdict();
-  const description = broken ? `${DATA.title}. ${broken.name} violated: ${says(broken)}` : DATA.title;
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${plan.width}" height="${plan.height}" viewBox="0 0 ${plan.width} ${plan.height}" ${FONT} font-size="${TEXT}">` +
-    `<title>${escape(DATA.title)}</title><desc>${escape(description)}</desc><rect width="100%" height="100%" fill="${c.page}"/>${body}${
-      `<rect width="${plan.width}" height="${plan.head}" fill="${c.page}"/>`}${head(plan, c, SERIES.light)}</svg>`;
 }
 
 function save() {
