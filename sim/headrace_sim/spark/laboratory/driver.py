@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Event, current_thread, main_thread
 from types import ModuleType
 from typing import Any, NoReturn
@@ -26,24 +25,23 @@ from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.called import Called
 from headrace_sim.spark.laboratory.inputs import read_from
 from headrace_sim.spark.laboratory.jvm import SparkJvm, attach
-from headrace_sim.spark.laboratory.kept import KeptFiles, KeptTrial, watch_named
+from headrace_sim.spark.laboratory.kept import watch_named
 from headrace_sim.spark.laboratory.looks import SourcesLook, kept_variables, note_queries
 from headrace_sim.spark.laboratory.outside_writes import OutsideWrites
-from headrace_sim.spark.laboratory.places import watch_commands, watch_paths, watch_reads
-from headrace_sim.spark.laboratory.postgres import PostgresDatabase, is_lock_timeout
-from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
+from headrace_sim.spark.laboratory.places import watch_commands, watch_reads
+from headrace_sim.spark.laboratory.postgres import is_lock_timeout
 from headrace_sim.spark.laboratory.watched_frames import (
     watch_queries,
     watch_states,
     watch_writes,
     without_trace,
 )
-from headrace_sim.spark.laboratory.workers import batches_of, raised_in_worker, watch_workers
+from headrace_sim.spark.laboratory.workers import AttemptSettings, batches_of, raised_in_worker, watch_workers
 from headrace_sim.spark.refusals import is_library, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.contents import Raw
-from headrace_sim.spark.sinks.effects import EffectProbe, Failed, Returned, UntraceableEffect
-from headrace_sim.spark.sinks.processes import LetThrough, settle
+from headrace_sim.spark.sinks.effects import Failed, EffectProbe, Returned, UntraceableEffect
+from headrace_sim.spark.sinks.processes import LetThrough
 from headrace_sim.spark.sinks.store_clients import StoreClients
 
 REMOTE = "spark.remote"
@@ -81,15 +79,10 @@ def drive(
     program: LaboratoryProgram,
     jvm: SparkJvm,
     session: Any,
-    folder: Path,
+    settings: AttemptSettings,
     probe: EffectProbe,
     fault: SinkFault | None,
-    seed: int,
-    database: PostgresDatabase | None = None,
     prepare: Callable[[], Any] | None = None,
-    kept: KeptFiles | None = None,
-    *,
-    heard: bool = False,
 ) -> NoReturn:
     """Run the program in this process, a fork, and never return.
 
@@ -97,31 +90,27 @@ def drive(
         program: It.
         jvm: Where Spark runs.
         session: Java's session.
-        folder: The trial's working directory.
+        settings: How it settles in its trial.
         probe: Told of its effects.
         fault: What strikes it.
-        seed: Of its clock and its random numbers.
-        database: What stands for each PostgreSQL that it names. None: as in the simulation.
         prepare: Makes what the program takes for granted, before its first attempt. Or None.
-        kept: The owner's files, if its sources are left as they are. Or None.
-        heard: Whether the errors are noted that the query's own code catches.
 
     """
-    status = 1
+    status, folder, kept = 1, settings.folder, settings.kept
     gc.freeze()
     try:
-        with _settled(program, jvm, session, folder, probe, seed, database, kept) as (
-            variables,
-            spark,
-            clients,
-        ):
+        with _settled(program, jvm, session, settings, probe) as (variables, spark, clients):
             absolute = None if kept is None else lambda name: str(kept.absolute(name, folder))
             read_from(folder.parent / "input", program.queries, program.number, absolute)
-            watch_workers(folder, jvm, probe, seed, database, kept, heard=heard)
-            outside = OutsideWrites(probe, spark, LetThrough.WRITES in jvm.lets, database is not None)
+            watch_workers(settings, probe)
+            outside = OutsideWrites(
+                probe, spark, LetThrough.WRITES in jvm.lets, settings.database is not None
+            )
             watch_writes(probe, outside)
             watch_states()
-            written = watch_queries(probe, fault, program.queries, program.number, outside, kept, heard=heard)
+            written = watch_queries(
+                probe, fault, program.queries, program.number, outside, kept, heard=settings.heard
+            )
             if prepare is not None and probe.attempt == 0:
                 prepare()
             before = batches_of(folder, "commits")
@@ -139,7 +128,7 @@ def drive(
 
 
 def look(
-    program: LaboratoryProgram, jvm: SparkJvm, session: Any, folder: Path, probe: EffectProbe
+    program: LaboratoryProgram, jvm: SparkJvm, session: Any, settings: AttemptSettings, probe: EffectProbe
 ) -> NoReturn:
     """Run the program without rows in this process, a fork, note its queries and its variables in the ledger, and never return.
 
@@ -147,10 +136,10 @@ def look(
     """
     status = 1
     try:
-        with _settled(program, jvm, session, folder, probe, 0, None) as (variables, spark, _):
-            watch_workers(folder, jvm, probe, 0, None, None, heard=False)
+        with _settled(program, jvm, session, settings, probe) as (variables, spark, _):
+            watch_workers(settings, probe)
             tell = probe.ledger.append
-            note_queries(SourcesLook(folder.parent / "input", program.script.schemas, tell), tell)
+            note_queries(SourcesLook(settings.folder.parent / "input", program.script.schemas, tell), tell)
             status = run_program(program.script, probe, variables, spark)
             probe.ledger.append(kept_variables(variables))
     except BaseException:  # noqa: BLE001  a bug of ours: it must be seen
@@ -161,28 +150,17 @@ def look(
 
 @contextmanager
 def _settled(
-    program: LaboratoryProgram,
-    jvm: SparkJvm,
-    session: Any,
-    folder: Path,
-    probe: EffectProbe,
-    seed: int,
-    database: PostgresDatabase | None,
-    kept: KeptFiles | None = None,
+    program: LaboratoryProgram, jvm: SparkJvm, session: Any, settings: AttemptSettings, probe: EffectProbe
 ) -> Iterator[tuple[dict[str, Any], SparkSession, StoreClients]]:
     """Let this process be a driver in its trial, irreversibly; give the program's variables, its session and its clients."""
     forget_users_modules()
     with program.within(), _surroundings(program.script) as module:
-        if database is not None:
-            watch_postgres(probe, database)
-        probe.private = os.path.relpath(jvm.folder, folder)
-        clients = settle(folder, probe, seed, sparks=jvm.folder, lets=jvm.lets)
+        clients = settings.settle(probe)
         spark = attach(jvm, session)
         _keep_running(spark)
-        watch_commands(folder, spark.sparkContext._jsc.hadoopConfiguration())
-        of_owner = None if kept is None else KeptTrial(kept, folder, probe)
-        watch_paths(folder, (folder.parent, jvm.folder), None if of_owner is None else of_owner.moved)
-        watch_reads(folder) if of_owner is None else watch_named(of_owner)
+        watch_commands(settings.folder, spark.sparkContext._jsc.hadoopConfiguration())
+        of_owner = settings.watch_paths(probe)
+        watch_reads(settings.folder) if of_owner is None else watch_named(of_owner)
         time.sleep = _resting(time.sleep, spark)  # type: ignore[assignment]
         _be_quiet()
         yield vars(module), spark, clients

@@ -21,7 +21,7 @@ from headrace_sim.spark.laboratory.places import ROOT, copied, looked_at, settin
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase, server_for
 from headrace_sim.spark.laboratory.postgres import contents as tables_of
 from headrace_sim.spark.laboratory.watched_frames import EMPTY_BATCHES
-from headrace_sim.spark.laboratory.workers import end_workers
+from headrace_sim.spark.laboratory.workers import AttemptSettings, end_workers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.contents import Raw
 from headrace_sim.spark.sinks.effects import (
@@ -124,12 +124,13 @@ class RealDrivers:
         # Spark notes a batch as done after the function has returned, where no probe is: `watch_queries` waits for it.
         restarted = fault is not None and fault.kind is SinkFaultKind.RESTART
 
+        settings = AttemptSettings(
+            folder, self.jvm.folder, self.jvm.lets, plan.seed, self._database, self.kept, sink.heard
+        )
+
         def run(probe: EffectProbe) -> NoReturn:
             probe.dies_held = plan.with_java
-            drive(
-                self.program, self.jvm, session, folder, probe, fault, plan.seed, self._database, sink.prepare,
-                self.kept, heard=sink.heard,
-            )  # fmt: skip
+            drive(self.program, self.jvm, session, settings, probe, fault, sink.prepare)
 
         attempt = Attempt(run, ledger, plan.number, None if restarted else fault)
         return RealAttempt(attempt, self, sink, folder, session, ledger, plan, cut)
@@ -279,7 +280,8 @@ def looked(
         (folder / ROOT).mkdir()
         copied(home or Path.cwd(), folder)
         session = jvm.new_catalog(settings_of(f"look{next(jvm.trials)}", folder))
-        Attempt(lambda probe: look(program, jvm, session, folder, probe), ledger, 0, None).finish()
+        settings = AttemptSettings(folder, jvm.folder, jvm.lets)
+        Attempt(lambda probe: look(program, jvm, session, settings, probe), ledger, 0, None).finish()
         jvm.end_queries(session, jobs=True)
         end_workers(ledger, 0)
         entries: list[Any] = ledger.entries()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark import TaskContext
 from pyspark.serializers import CPickleSerializer
@@ -32,10 +32,8 @@ from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.effects import EffectProbe, Ledger, Settled, die
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
 from headrace_sim.spark.sinks.processes import LetThrough, PausePoint, settle
+from headrace_sim.spark.sinks.store_clients import StoreClients
 from headrace_sim.spark.versions import StatefulProcessorApiClient, rdd
-
-if TYPE_CHECKING:
-    from headrace_sim.spark.laboratory.jvm import SparkJvm
 
 _BATCH = "streaming.sql.batchId"
 """The local property in which Spark tells a task its batch."""
@@ -52,41 +50,44 @@ _settled: "tuple[AttemptNote, EffectProbe] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptSettings:
+    """How a driver and its workers settle in a trial."""
+
+    folder: Path  # the trial's working directory
+    sparks: Path  # the directory of Spark's temporary files
+    lets: frozenset[LetThrough]  # what is done outside the trial
+    seed: int = 0  # of the clock and of random numbers
+    database: PostgresDatabase | None = None  # what stands for each PostgreSQL; None: as in the simulation
+    kept: KeptFiles | None = None  # the owner's files, if sources are left as they are
+    heard: bool = False  # whether the errors are noted that the query's own code catches
+
+    def settle(self, probe: EffectProbe) -> StoreClients:
+        """Confine this process to its trial, irreversibly, but for the paths that it names."""
+        if self.database is not None:
+            watch_postgres(probe, self.database)
+        probe.private = os.path.relpath(self.sparks, self.folder)
+        return settle(self.folder, probe, self.seed, sparks=self.sparks, lets=self.lets)
+
+    def watch_paths(self, probe: EffectProbe) -> KeptTrial | None:
+        """Redirect the paths that this process names, irreversibly; return what does it if sources are left as they are."""
+        of_owner = None if self.kept is None else KeptTrial(self.kept, self.folder, probe)
+        inside = self.folder.parent, self.sparks
+        watch_paths(self.folder, inside, None if of_owner is None else of_owner.moved)
+        return of_owner
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptNote:
-    """Of which attempt a worker is.
+    """Of which attempt a worker is."""
 
-    Attributes:
-        folder: The trial's working directory.
-        sparks: The directory of Spark's temporary files.
-        number: The attempt's number.
-        fault: What strikes it.
-        driver: The id of its driver's process.
-        halt: Where it waits, as the driver has it.
-        seed: Of its clock and of its random numbers.
-        path: Where it finds modules.
-        database: What stands for each PostgreSQL, or None.
-        heard: Whether the errors are noted that a task's own code catches.
-        dies_held: As its driver's probe has it.
-        lets: What it does outside its trial.
-        stand_ins: The modules that the user has replaced.
-        kept: The owner's files, if sources are left as they are. Or None.
-
-    """
-
-    folder: Path
-    sparks: Path
-    number: int
-    fault: SinkFault | None
-    driver: int
-    halt: PausePoint
-    seed: int
-    path: tuple[str, ...]
-    database: PostgresDatabase | None
-    heard: bool
-    dies_held: bool
-    lets: frozenset[LetThrough]
-    stand_ins: frozenset[str]
-    kept: KeptFiles | None
+    settings: AttemptSettings
+    number: int  # of the attempt
+    fault: SinkFault | None  # what strikes it
+    driver: int  # the id of its driver's process
+    halt: PausePoint  # where it waits, as the driver has it
+    dies_held: bool  # as its driver's probe has it
+    path: tuple[str, ...]  # where it finds modules
+    stand_ins: frozenset[str]  # the modules that the user has replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,35 +101,14 @@ class _Noted:
         return restored, (self.note, self.pickled)
 
 
-def watch_workers(
-    folder: Path,
-    jvm: "SparkJvm",
-    probe: EffectProbe,
-    seed: int,
-    database: PostgresDatabase | None,
-    kept: KeptFiles | None,
-    *,
-    heard: bool,
-) -> None:
-    """Let what this driver sends to workers carry the note of its attempt, irreversibly.
-
-    Args:
-        folder: The trial's working directory.
-        jvm: Where Spark runs.
-        probe: That of the driver.
-        seed: Of its clock and of its random numbers.
-        database: What stands for each PostgreSQL, or None.
-        kept: The owner's files, if sources are left as they are. Or None.
-        heard: Whether the errors are noted that a task's own code catches.
-
-    """
+def watch_workers(settings: AttemptSettings, probe: EffectProbe) -> None:
+    """Let what this driver sends to workers carry the note of its attempt, irreversibly. ``probe``: the driver's."""
     global _in_driver  # noqa: PLW0603  a process is one once
     _in_driver = True
     probe.driver = os.getpid()
     assert isinstance(probe.pause, PausePoint)
     note = AttemptNote(
-        folder, jvm.folder, probe.attempt, probe.fault, os.getpid(), probe.pause, seed, tuple(sys.path), database, heard,
-        probe.dies_held, jvm.lets, named_stand_ins(), kept,
+        settings, probe.attempt, probe.fault, os.getpid(), probe.pause, probe.dies_held, tuple(sys.path), named_stand_ins()
     )  # fmt: skip
     really_prepare = rdd._prepare_for_python_RDD
 
@@ -144,7 +124,7 @@ def restored(note: AttemptNote, pickled: bytes) -> Any:
     """Return what was sent. A worker that reads it settles in the note's trial first."""
     probe = None if _in_driver else _joined(note)
     command = CPickleSerializer().loads(pickled)
-    if probe is None or not note.heard or not isinstance(command, tuple) or len(command) != _OF_RDD:
+    if probe is None or not note.settings.heard or not isinstance(command, tuple) or len(command) != _OF_RDD:
         return command
     function, *rest = command
 
@@ -192,9 +172,9 @@ def _joined(note: AttemptNote) -> EffectProbe:
     if _settled is None:
         _settled = note, _settle(note)
     known, probe = _settled
-    if (known.folder, known.number) != (note.folder, note.number):
+    if (known.settings.folder, known.number) != (note.settings.folder, note.number):
         die()  # Spark runs the task again, in a worker that knows no other attempt
-    probe.join(_running_batch(TaskContext.get(), note.folder))
+    probe.join(_running_batch(TaskContext.get(), note.settings.folder))
     return probe
 
 
@@ -204,18 +184,14 @@ def _settle(note: AttemptNote) -> EffectProbe:
     sys.meta_path.insert(0, StandIns(note.stand_ins))
     waits = note.dies_held or (note.fault is not None and note.fault.kind is SinkFaultKind.PAUSE)
     halt = note.halt.here() if waits else note.halt
-    probe = EffectProbe(Ledger(note.folder.parent / "ledger"), note.number, note.fault, halt, note.driver)
+    settings = note.settings
+    probe = EffectProbe(Ledger(settings.folder.parent / "ledger"), note.number, note.fault, halt, note.driver)
     probe.dies_held = note.dies_held
     probe.ledger.append(Settled(note.number, os.getpid(), os.getpgrp()))
     context = TaskContext.get()
-    if note.database is not None:
-        watch_postgres(probe, note.database)
-    probe.private = os.path.relpath(note.sparks, note.folder)
-    clients = settle(note.folder, probe, note.seed, sparks=note.sparks, lets=note.lets)
-    clients.sends_at_once = True
-    _settle_chance(f"{note.seed} {context and context.partitionId()} {len(probe.ledger.entries())}")
-    of_owner = None if note.kept is None else KeptTrial(note.kept, note.folder, probe)
-    watch_paths(note.folder, (note.folder.parent, note.sparks), None if of_owner is None else of_owner.moved)
+    settings.settle(probe).sends_at_once = True
+    _settle_chance(f"{settings.seed} {context and context.partitionId()} {len(probe.ledger.entries())}")
+    settings.watch_paths(probe)
     _watch_state(probe)
     _pass_on(note)
     return probe
