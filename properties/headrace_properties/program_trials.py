@@ -38,22 +38,13 @@ from headrace_sim.spark.versions import INSTALLED
 
 @dataclass(slots=True)
 class ProgramTrials:
-    """The trials of a program's queries.
-
-    Attributes:
-        program: It.
-        source: Where it comes from.
-        parts: The trials of each query.
-        progress: Told how much is done, and of how much; a true result stops the search.
-        untried: What was not judged, each with the reason.
-
-    """
+    """The trials of a program's queries."""
 
     program: Program
-    source: SparkSource
-    parts: tuple[SparkTrials, ...]
-    progress: Progress | None = None
-    untried: list[str] = field(default_factory=list)
+    source: SparkSource  # where it comes from
+    parts: tuple[SparkTrials, ...]  # the trials of each query
+    progress: Progress | None = None  # told how much is done, and of how much; a true result stops the search
+    untried: list[str] = field(default_factory=list)  # what was not judged, each with the reason
     shared: Sequence[Finding] = ()  # what the queries do to each other's rows
     _stopped: bool = False
 

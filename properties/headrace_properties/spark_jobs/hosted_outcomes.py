@@ -30,19 +30,13 @@ Row = tuple[str | None, str | None, bytes, int | None]
 
 @dataclass(frozen=True, slots=True)
 class HostedOutcome:
-    """What a run came to.
+    """What a run came to."""
 
-    Attributes:
-        outputs: how often each record went outside.
-        states: (computation, key) to encoded state.
-        verdicts: on its History, by invariant and promise; none without a History.
-        promised: the names of the promises.
-    """
-
-    outputs: Counter[Emitted]
-    states: Mapping[tuple[str, str], bytes]
+    outputs: Counter[Emitted]  # how often each record went outside
+    states: Mapping[tuple[str, str], bytes]  # (computation, key) to encoded state
+    # on its History, by invariant and promise; none without a History
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    promised: frozenset[str] = frozenset()
+    promised: frozenset[str] = frozenset()  # the names of the promises
 
     def findings(
         self, expected: RunResult, difference: FindingClass = FindingClass.VIOLATED
@@ -148,18 +142,12 @@ def outcome_of(
 
 @dataclass(slots=True)
 class TrialReader:
-    """Reads what trials of a pipeline left in its table: outputs, states, and what is violated.
-
-    Attributes:
-        pipeline: it.
-        promises: what to judge by besides the invariants.
-        expected: what the reference comes to.
-        first: what its first trial came to, which is undisturbed; ``None``: none was read, or it writes to a sink of its own.
-    """
+    """Reads what trials of a pipeline left in its table: outputs, states, and what is violated."""
 
     pipeline: Pipeline
-    promises: tuple[Promise, ...]
-    expected: RunResult
+    promises: tuple[Promise, ...]  # what to judge by besides the invariants
+    expected: RunResult  # what the reference comes to
+    # what its first trial came to, which is undisturbed; ``None``: none was read, or it writes to a sink of its own
     first: HostedOutcome | None = None
 
     def __call__(self, raw: Raw) -> Raw:

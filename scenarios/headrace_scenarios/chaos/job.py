@@ -33,29 +33,19 @@ class BatchMoment(enum.StrEnum):
 
 
 class ChaosJob(msgspec.Struct, frozen=True):
-    """The job that a driver runs.
+    """The job that a driver runs."""
 
-    Attributes:
-        target: the pipeline, ``MODULE:PIPELINE``.
-        directory: directory of the run, which has all its files.
-        master: Spark's master.
-        intervals: number of key intervals of each computation.
-        splits: by computation, the intervals that are split.
-        additions: number of computations that were added to the pipeline.
-        store: URI of the object store with the checkpoint, the job's files and its outputs; empty: they are in ``directory``.
-        fencing: whether the sink is a `TableSink`, or a `FileSink` in the store; otherwise any driver can append rows.
-        config: Spark's settings.
-    """
-
-    target: str
-    directory: str
-    master: str
-    intervals: int = 2
+    target: str  # the pipeline, ``MODULE:PIPELINE``
+    directory: str  # directory of the run, which has all its files
+    master: str  # Spark's master
+    intervals: int = 2  # number of key intervals of each computation
+    # whether the sink is a `DatabaseSink`, or a `FileSink` in the store; otherwise any driver can append rows
     fencing: bool = True
-    config: dict[str, str] = {}
-    additions: int = 0
+    config: dict[str, str] = {}  # Spark's settings
+    additions: int = 0  # number of computations that were added to the pipeline
+    # URI of the object store with the checkpoint, the job's files and its outputs; empty: they are in ``directory``
     store: str = ""
-    splits: dict[str, tuple[int, ...]] = {}
+    splits: dict[str, tuple[int, ...]] = {}  # by computation, the intervals that are split
 
     @property
     def landing(self) -> Path:

@@ -54,17 +54,11 @@ class ChaosPlanError(HeadraceError):
 
 
 class Strike(msgspec.Struct, frozen=True):
-    """A fault.
+    """A fault."""
 
-    Attributes:
-        part: number of the input part that it strikes, from 0.
-        verb: its kind.
-        moment: the moment of that part's micro-batch.
-    """
-
-    part: int
+    part: int  # number of the input part that it strikes, from 0
     verb: Verb
-    moment: BatchMoment
+    moment: BatchMoment  # the moment of that part's micro-batch
 
     def describe(self) -> str:
         """Describe the strike in words.
@@ -76,15 +70,10 @@ class Strike(msgspec.Struct, frozen=True):
 
 
 class ChaosPlan(msgspec.Struct, frozen=True):
-    """All faults of a run.
+    """All faults of a run."""
 
-    Attributes:
-        parts: number of parts of the input.
-        strikes: the faults, ordered by part.
-    """
-
-    parts: int
-    strikes: tuple[Strike, ...]
+    parts: int  # number of parts of the input
+    strikes: tuple[Strike, ...]  # the faults, ordered by part
 
     @property
     def verbs(self) -> tuple[Verb, ...]:

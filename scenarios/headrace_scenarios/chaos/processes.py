@@ -36,17 +36,11 @@ class NoProcessTableError(HeadraceError):
 
 @dataclass(frozen=True, slots=True)
 class SystemProcess:
-    """A process as found in the process table.
+    """A process as found in the process table."""
 
-    Attributes:
-        pid: its id.
-        parent: the id of its parent.
-        command: its command line.
-    """
-
-    pid: int
-    parent: int
-    command: str
+    pid: int  # its id
+    parent: int  # the id of its parent
+    command: str  # its command line
 
     @property
     def is_executor(self) -> bool:

@@ -79,62 +79,39 @@ class ChaosStoppedError(HeadraceError):
 
 @dataclass(frozen=True, slots=True)
 class ChaosOptions:
-    """Options of a run.
+    """Options of a run."""
 
-    Attributes:
-        master: Spark's master; ``local-cluster[executors,cores,megabytes]`` has separate processes for executors.
-        fencing: the sink lets only the newest driver write; without it, any driver can append rows.
-        state_ids: each attempt writes separate state files, and the commit log says which count
-            (``checkpointFormatVersion`` 2); without it, the last write wins.
-        intervals: number of key intervals of each computation.
-        patience_s: maximum wait for any single step, seconds of wall time.
-        object_store: keep the checkpoint, the job's own files and its outputs in an `ObjectStore`.
-    """
-
+    # Spark's master; ``local-cluster[executors,cores,megabytes]`` has separate processes for executors
     master: str = "local-cluster[1,2,1024]"
-    fencing: bool = True
+    fencing: bool = True  # the sink lets only the newest driver write; without it, any driver can append rows
+    # each attempt writes separate state files, and the commit log says which count (``checkpointFormatVersion`` 2); without
+    # it, the last write wins
     state_ids: bool = True
-    intervals: int = 2
-    patience_s: float = 300.0
-    object_store: bool = False
+    intervals: int = 2  # number of key intervals of each computation
+    patience_s: float = 300.0  # maximum wait for any single step, seconds of wall time
+    object_store: bool = False  # keep the checkpoint, the job's own files and its outputs in an `ObjectStore`
 
 
 @dataclass(slots=True)
 class StrikeResult:
-    """The observed effect of a strike.
-
-    Attributes:
-        strike: the strike.
-        struck: whether it took effect.
-        notes: observations.
-        recovered_s: time from the strike until its part was processed, seconds of wall time.
-    """
+    """The observed effect of a strike."""
 
     strike: Strike
-    struck: bool = False
-    notes: list[str] = field(default_factory=list)
-    recovered_s: float = 0.0
+    struck: bool = False  # whether it took effect
+    notes: list[str] = field(default_factory=list)  # observations
+    recovered_s: float = 0.0  # time from the strike until its part was processed, seconds of wall time
 
 
 @dataclass(frozen=True, slots=True)
 class ChaosReport:
-    """The result of a run.
+    """The result of a run."""
 
-    Attributes:
-        plan: the planned faults.
-        seen: their observed effects.
-        outcome: what the job came to.
-        findings: what is wrong with it.
-        drivers: number of drivers started.
-        elapsed_s: wall time, seconds.
-    """
-
-    plan: ChaosPlan
-    seen: tuple[StrikeResult, ...]
-    outcome: HostedOutcome
-    findings: tuple[Finding, ...]
-    drivers: int
-    elapsed_s: float
+    plan: ChaosPlan  # the planned faults
+    seen: tuple[StrikeResult, ...]  # their observed effects
+    outcome: HostedOutcome  # what the job came to
+    findings: tuple[Finding, ...]  # what is wrong with it
+    drivers: int  # number of drivers started
+    elapsed_s: float  # wall time, seconds
 
     @property
     def verdict(self) -> Verdict:

@@ -32,20 +32,13 @@ from headrace_sim.spark.refusals import definition_of
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A function, a `SparkJob` or a pipeline that stands for a program.
-
-    Attributes:
-        found: It.
-        name: ``MODULE:NAME``, by which each driver imports what is no `SparkJob` anew. Without a module: each takes it as it is.
-        schemas: Of its parameters.
-        job: The query that it stands for; None: the function starts it.
-
-    """
+    """A function, a `SparkJob` or a pipeline that stands for a program."""
 
     found: Any
+    # ``MODULE:NAME``, by which each driver imports what is no `SparkJob` anew. Without a module: each takes it as it is
     name: str
-    schemas: Mapping[str, str] | str | None = None
-    job: SparkJob | None = None
+    schemas: Mapping[str, str] | str | None = None  # of its parameters
+    job: SparkJob | None = None  # the query that it stands for; None: the function starts it
 
     def query(self, job: SparkJob) -> SparkJob:
         """Return its query, recorded as ``job``, with the streams and the place that it has in a driver."""

@@ -52,22 +52,13 @@ _REST_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class LaboratoryProgram:
-    """A program, and the streams that it reads in a trial.
+    """A program, and the streams that it reads in a trial."""
 
-    Attributes:
-        script: It, or what stands for it.
-        queries: What it starts, in order.
-        number: The place of the one that is tried. The others read nothing, and write nowhere.
-        within: Gives the context in which it runs.
-        read: Reads what a trial left, as what is compared of it.
-
-    """
-
-    script: Script | Called
-    queries: tuple[SparkJob, ...]
-    number: int = 0
-    within: Callable[[], AbstractContextManager[object]] = nullcontext
-    read: Callable[[Raw], Raw] = dict
+    script: Script | Called  # it, or what stands for it
+    queries: tuple[SparkJob, ...]  # what it starts, in order
+    number: int = 0  # the place of the one that is tried. The others read nothing, and write nowhere
+    within: Callable[[], AbstractContextManager[object]] = nullcontext  # gives the context in which it runs
+    read: Callable[[Raw], Raw] = dict  # reads what a trial left, as what is compared of it
 
     @property
     def job(self) -> SparkJob:

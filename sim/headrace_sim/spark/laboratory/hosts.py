@@ -43,27 +43,17 @@ _BETWEEN = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART}
 
 @dataclass(slots=True)
 class RealDrivers:
-    """Attempts that run a program on the real Spark.
-
-    Attributes:
-        program: It.
-        jvm: Where Spark runs.
-        home: The owner's working directory.
-        most_runs: As `Host` has it.
-        postgres: The URL of the owner's PostgreSQL for tests, in which each trial has a database. "": of ours.
-        runs_tasks_again: As `Host` has it.
-        shares_java: As `Host` has it.
-        kept: The owner's files, from which trials go on if sources are left as they are. None: batches are given.
-
-    """
+    """Attempts that run a program on the real Spark."""
 
     program: LaboratoryProgram
-    jvm: SparkJvm
-    home: Path = field(default_factory=Path.cwd)
-    most_runs: int = 8
+    jvm: SparkJvm  # where Spark runs
+    home: Path = field(default_factory=Path.cwd)  # the owner's working directory
+    most_runs: int = 8  # as `Host` has it
+    # the URL of the owner's PostgreSQL for tests, in which each trial has a database. "": of ours
     postgres: str = ""
-    runs_tasks_again: bool = True
-    shares_java: bool = True
+    runs_tasks_again: bool = True  # as `Host` has it
+    shares_java: bool = True  # as `Host` has it
+    # the owner's files, from which trials go on if sources are left as they are. None: batches are given
     kept: KeptFiles | None = None
     _known: dict[Path, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     _sessions: dict[Path, Any] = field(default_factory=dict)

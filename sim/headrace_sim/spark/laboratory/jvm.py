@@ -78,29 +78,17 @@ _GATEWAY = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 
 @dataclass(slots=True)
 class SparkJvm:
-    """A Spark that runs from when it is made.
+    """A Spark that runs from when it is made."""
 
-    Attributes:
-        settings: Those of the program that no session can change, by name: ``spark.jars``.
-        folder: Of its temporary files. The directories of trials are beside it.
-        lets: What trials do outside them.
-        gateway: Commands it from this process.
-        port: Where it listens to further processes, on the loopback interface.
-        secret: What it expects of them.
-        context: Java's own ``SparkContext``.
-        version: Of Spark.
-        trials: Their numbers. Java caches file systems by name: none may be used twice.
-
-    """
-
-    settings: Mapping[str, str]
-    folder: Path
-    lets: frozenset[LetThrough]
-    gateway: JavaGateway = field(init=False)
-    port: int = field(init=False)
-    secret: str = field(init=False)
-    context: Any = field(init=False)
-    version: str = field(init=False)
+    settings: Mapping[str, str]  # those of the program that no session can change, by name: ``spark.jars``
+    folder: Path  # of its temporary files. The directories of trials are beside it
+    lets: frozenset[LetThrough]  # what trials do outside them
+    gateway: JavaGateway = field(init=False)  # commands it from this process
+    port: int = field(init=False)  # where it listens to further processes, on the loopback interface
+    secret: str = field(init=False)  # what it expects of them
+    context: Any = field(init=False)  # Java's own ``SparkContext``
+    version: str = field(init=False)  # of Spark
+    # their numbers. Java caches file systems by name: none may be used twice
     trials: Iterator[int] = field(default_factory=lambda: count(1))
 
     def __post_init__(self) -> None:

@@ -57,29 +57,18 @@ _SCHEME = re.compile(r"(?!file:)[a-z][\w+.-]+:/")
 
 @dataclass(frozen=True, slots=True)
 class KeptFiles:
-    """The owner's files, as trials have them.
+    """The owner's files, as trials have them."""
 
-    Attributes:
-        home: The owner's working directory.
-        snapshot: Where copies of them are, which trials begin with.
-        checkpoint: That of the query, as its program names it, or "".
-        begins: The first batch that trials run.
-        batches: How many they run, at most.
-        is_endless: Whether its source makes rows as long as it is asked, and its function can end the query. Else Spark ends it
-            with what is there.
-        sources: The directories and files that its sources read.
-        digests: Of checkpoint and sources, as `digests_of` returned them for the snapshot.
-
-    """
-
-    home: Path
-    snapshot: Path
-    checkpoint: str
-    begins: int
-    batches: int
+    home: Path  # the owner's working directory
+    snapshot: Path  # where copies of them are, which trials begin with
+    checkpoint: str  # that of the query, as its program names it, or ""
+    begins: int  # the first batch that trials run
+    batches: int  # how many they run, at most
+    # whether its source makes rows as long as it is asked, and its function can end the query. Else Spark ends it with what
+    # is there
     is_endless: bool
-    sources: tuple[Path, ...]
-    digests: Mapping[str, str]
+    sources: tuple[Path, ...]  # the directories and files that its sources read
+    digests: Mapping[str, str]  # of checkpoint and sources, as `digests_of` returned them for the snapshot
 
     @property
     def notes(self) -> Iterator[str]:
@@ -177,18 +166,11 @@ def kept(
 
 @dataclass(frozen=True, slots=True)
 class KeptTrial:
-    """What an attempt does with the owner's files.
+    """What an attempt does with the owner's files."""
 
-    Attributes:
-        kept: They.
-        folder: The trial's working directory.
-        probe: Of the attempt, which does not see what is copied.
-
-    """
-
-    kept: KeptFiles
-    folder: Path
-    probe: EffectProbe
+    kept: KeptFiles  # they
+    folder: Path  # the trial's working directory
+    probe: EffectProbe  # of the attempt, which does not see what is copied
 
     def __post_init__(self) -> None:
         """Let effects be told relative to the owner's directory."""

@@ -35,21 +35,13 @@ class OutsideWriteError(HeadraceError):
 
 @dataclass(frozen=True, slots=True)
 class OutsideWrites:
-    """Refuses what this process would write outside its trial.
+    """Refuses what this process would write outside its trial."""
 
-    Attributes:
-        probe: Its own.
-        spark: Its session.
-        is_let: Whether its owner lets it.
-        has_postgres: Whether the trial has a PostgreSQL, whatever host is named.
-        own: The formats that the program registers, whose code is in Python and runs in the trial.
-
-    """
-
-    probe: EffectProbe
-    spark: SparkSession
-    is_let: bool
-    has_postgres: bool
+    probe: EffectProbe  # its own
+    spark: SparkSession  # its session
+    is_let: bool  # whether its owner lets it
+    has_postgres: bool  # whether the trial has a PostgreSQL, whatever host is named
+    # the formats that the program registers, whose code is in Python and runs in the trial
     own: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:

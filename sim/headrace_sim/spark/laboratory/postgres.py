@@ -97,24 +97,14 @@ class NoPostgresError(HeadraceError):
 
 @dataclass(frozen=True, slots=True)
 class PostgresDatabase:
-    """A database of a trial, and where it is reached.
+    """A database of a trial, and where it is reached."""
 
-    Attributes:
-        host: Of the server.
-        port: Of the server.
-        user: The role.
-        password: Its password.
-        name: Of the database.
-        functions: The names of the database's own functions.
-
-    """
-
-    host: str
-    port: int
-    user: str
-    password: str
-    name: str
-    functions: frozenset[str] = frozenset()
+    host: str  # of the server
+    port: int  # of the server
+    user: str  # the role
+    password: str  # its password
+    name: str  # of the database
+    functions: frozenset[str] = frozenset()  # the names of the database's own functions
 
     @property
     def options(self) -> dict[str, Any]:

@@ -38,16 +38,10 @@ COMMIT = "commit"
 
 @dataclass(frozen=True, slots=True)
 class StatementChange:
-    """What a statement changes.
+    """What a statement changes."""
 
-    Attributes:
-        action: What it does, as SQL says it: ``INSERT INTO payments``; or `COMMIT`.
-        table: The table's name, with its schema unless that is ``public``. "": none.
-
-    """
-
-    action: str
-    table: str = ""
+    action: str  # what it does, as SQL says it: ``INSERT INTO payments``; or `COMMIT`
+    table: str = ""  # the table's name, with its schema unless that is ``public``. "": none
 
 
 def changes_of(sql: str, temporary: set[str], functions: Collection[str] = ()) -> list[StatementChange]:
