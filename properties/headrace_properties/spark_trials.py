@@ -23,9 +23,9 @@ from headrace_properties.spark_jobs.explaining import (
     explain_upgrade,
     placed,
 )
+from headrace_properties.spark_jobs.job_findings import finding_of_sink, question_of_sink
 from headrace_properties.spark_jobs.machine_zones import by_machine_zone
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_again
-from headrace_properties.spark_jobs.sink_findings import finding_of_sink, question_of_sink
 from headrace_properties.spark_jobs.smaller_feeds import narrowed
 from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial

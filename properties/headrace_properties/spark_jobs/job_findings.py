@@ -1,4 +1,4 @@
-"""How what is found in a Spark job is told."""
+"""How what is found in a Spark job and its sink is told."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -7,15 +7,17 @@ from datetime import timedelta
 from typing import Any
 
 from headrace.api.errors import HeadraceError
-from headrace_properties.findings import Finding, FindingClass
+from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.spark_jobs.causes import CAUSES, Cause
 from headrace_properties.spark_jobs.swallowed import RaisedCall
+from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_properties.spark_jobs.watching import ExpiredState, LostTimer
 from headrace_properties.user_frames import Place
 from headrace_sim.spark.columns.values import Altered
 from headrace_sim.spark.query.queries import Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.sinks import SinkFinding, SinkQuestion
 
 NO_OUTPUT = (
     "the job gave no output. Give it a feed for which it has some: feed = [[row, ...], ...] in its module"
@@ -222,3 +224,35 @@ def schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:
     if schedule.partitions is not None:
         return f"with {size}, on {schedule.partitions} partition{'s' * (schedule.partitions != 1)}"
     return f"with {size}, {'on another day' if cause is Cause.CHANCE else 'in another order'}"
+
+
+def finding_of_sink(
+    found: SinkFinding, feed_seed: int, kept: tuple[int, ...] | None, spark: str = ""
+) -> Finding:
+    """Return what a fault shows: something is lost, doubled or stuck, which is violated whatever else is meant.
+
+    ``found``: what was found. ``feed_seed``: seed of the rows. ``kept``: which of the rows are left; ``None``: all.
+    ``spark``: as in `SinkTrial`.
+    """
+    return Finding(
+        Kind(Family.SINK, found.wrong.value, FindingClass.VIOLATED, len(CAUSES)), found.story, place_at(found.place),
+        found.remedy, (f"{found.effect} on {found.destination}",), SinkTrial(found.fault, feed_seed, kept, spark),
+        found.trials,
+    )  # fmt: skip
+
+
+def question_of_sink(
+    asked: SinkQuestion, feed_seed: int, kept: tuple[int, ...] | None, spark: str = ""
+) -> Finding:
+    """Return what only the author of a sink can mean, as a finding. The arguments are those of `finding_of_sink`."""
+    return Finding(
+        Kind(Family.SINK, asked.about.value, FindingClass.UNDECLARED, len(CAUSES)), asked.message, place_at(asked.place),
+        asked.answer, trial=SinkTrial(asked.fault, feed_seed, kept, spark),
+    )  # fmt: skip
+
+
+def finding_of_pair(
+    name: str, message: str, place: str, remedy: str, claim: FindingClass = FindingClass.VIOLATED
+) -> Finding:
+    """Return what two queries of one program do to each other, which the second one's start at ``file:line`` shows."""
+    return Finding(Kind(Family.SINK, name, claim), message, place_at(place), remedy)

@@ -15,9 +15,9 @@ from itertools import permutations
 from typing import Any
 
 from headrace.api.errors import HeadraceError
-from headrace_properties.findings import Family, Finding, FindingClass, Kind
+from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.job_findings import place_at
+from headrace_properties.spark_jobs.job_findings import finding_of_pair
 from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.laboratory.hosts import in_turn
@@ -166,26 +166,20 @@ def _behind(first: str, second: str, pair: _Sinks, alone: _Contents, *, asked: b
             if skipped:
                 told += f"{second} writes nothing once the other has written its batch of this id"
                 remedy = "Let what marks a batch as written name the query, too"
-                findings.append(_finding("missing", told, place, remedy))
+                findings.append(finding_of_pair("missing", told, place, remedy))
             elif lost > _count(row, name):
                 told += f"with one row, {second} removes {lost} rows that {first} wrote"
                 findings.append(
-                    _finding("missing", told, place, "Give each a table of its own, or a part of it")
+                    finding_of_pair("missing", told, place, "Give each a table of its own, or a part of it")
                 )
             elif asked and lost > 0 and behind.get(name) != before.get(name):
                 told += (
                     "each replaces the other's rows of one key, and which is left depends on which comes last"
                 )
                 question = "Can they have rows of one key? If not, or if either may win: --allow order"
-                findings.append(_finding("order", told, place, question, FindingClass.UNDECLARED))
+                findings.append(finding_of_pair("order", told, place, question, FindingClass.UNDECLARED))
         return findings
     return None
-
-
-def _finding(
-    name: str, message: str, place: str, remedy: str, kind: FindingClass = FindingClass.VIOLATED
-) -> Finding:
-    return Finding(Kind(Family.SINK, name, kind), message, place_at(place), remedy)
 
 
 def _count(contents: _Contents, name: str) -> int:

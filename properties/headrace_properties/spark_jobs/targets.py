@@ -17,11 +17,17 @@ from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.explaining import placed, rows_by_version
 from headrace_properties.spark_jobs.feeds.sink_plans import feed_for_sink
 from headrace_properties.spark_jobs.feeds.versioned_rows import in_versions
-from headrace_properties.spark_jobs.job_findings import JobFailsError, JobReport, finding_of, untested
+from headrace_properties.spark_jobs.job_findings import (
+    JobFailsError,
+    JobReport,
+    finding_of,
+    finding_of_sink,
+    question_of_sink,
+    untested,
+)
 from headrace_properties.spark_jobs.laboratory import Laboratory
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_job, without_sink
 from headrace_properties.spark_jobs.query_review import QueryReview, is_for_looking, review_query
-from headrace_properties.spark_jobs.sink_findings import finding_of_sink, question_of_sink
 from headrace_properties.spark_jobs.smaller_feeds import narrowed, shrunk
 from headrace_properties.spark_jobs.table_judge import TableJudge
 from headrace_properties.spark_jobs.trials import SinkTrial

@@ -10,8 +10,8 @@ Rules of this file:
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from headrace_properties.findings import Family, Finding, FindingClass, Kind
-from headrace_properties.spark_jobs.job_findings import place_at
+from headrace_properties.findings import Finding, FindingClass
+from headrace_properties.spark_jobs.job_findings import finding_of_pair
 from headrace_sim.spark.client.query_lives import QueryLife
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.refusals import shown_place
@@ -69,9 +69,9 @@ def _checkpoint(first: QueryLife, second: QueryLife) -> Finding | None:
     if first.number not in second.beside:
         told = f"{shared}, one behind the other: the second goes on where the first has ended, and reads nothing before"
         question = f"Are they the same query, run again? If not: {remedy[0].lower()}{remedy[1:]}"
-        return _finding("checkpoint", told, second, question, FindingClass.UNDECLARED)
+        return finding_of_pair("checkpoint", told, second.job.sink.place, question, FindingClass.UNDECLARED)
     told = f"{shared}: Spark stops the one when the other starts, which then goes on from offsets that are not its own"
-    return _finding("checkpoint", told, second, remedy)
+    return finding_of_pair("checkpoint", told, second.job.sink.place, remedy)
 
 
 def _files(first: QueryLife, second: QueryLife) -> Finding | None:
@@ -85,13 +85,7 @@ def _files(first: QueryLife, second: QueryLife) -> Finding | None:
         " written if the other has one of its number, and its rows are missing"
     )
     remedy = "Give each query a path of its own, or bring the streams together with union()"
-    return _finding("missing", told, second, remedy)
-
-
-def _finding(
-    name: str, message: str, life: QueryLife, remedy: str, kind: FindingClass = FindingClass.VIOLATED
-) -> Finding:
-    return Finding(Kind(Family.SINK, name, kind), message, place_at(life.job.sink.place), remedy)
+    return finding_of_pair("missing", told, second.job.sink.place, remedy)
 
 
 def _both(first: QueryLife, second: QueryLife) -> str:

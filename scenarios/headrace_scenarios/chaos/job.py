@@ -39,7 +39,7 @@ class ChaosJob(msgspec.Struct, frozen=True):
     directory: str  # directory of the run, which has all its files
     master: str  # Spark's master
     intervals: int = 2  # number of key intervals of each computation
-    # whether the sink is a `DatabaseSink`, or a `FileSink` in the store; otherwise any driver can append rows
+    # whether the sink is a `TableSink`, or a `FileSink` in the store; otherwise any driver can append rows
     fencing: bool = True
     config: dict[str, str] = {}  # Spark's settings
     additions: int = 0  # number of computations that were added to the pipeline

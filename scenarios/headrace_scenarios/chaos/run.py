@@ -8,9 +8,10 @@ started. A part is processed completely before the next one is fed. A fault coun
 """
 
 import signal
+import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from itertools import cycle, pairwise
 from pathlib import Path
@@ -23,14 +24,16 @@ from headrace.wire.effects import SourceEvent
 from headrace_properties.findings import Finding
 from headrace_properties.reference import run_reference
 from headrace_properties.search.parallel import signals_deferred
-from headrace_properties.spark_jobs.hosted_outcomes import HostedOutcome, outcome_of
+from headrace_properties.spark_jobs.hosted_outcomes import HostedOutcome, Row, outcome_of
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_scenarios.chaos.drivers import Driver
 from headrace_scenarios.chaos.job import (
     ADDED,
+    TABLE,
     BatchMoment,
     ChaosJob,
     Ended,
+    SavedState,
     held,
     hold,
     release,
@@ -45,7 +48,6 @@ from headrace_scenarios.chaos.processes import (
     signal_all,
     wait_until_gone,
 )
-from headrace_scenarios.chaos.reading import read_rows, read_states
 from headrace_sim.feed import Feed
 
 _LOOK_EVERY_S = 0.05
@@ -59,6 +61,7 @@ _NEVER_S = "86400"
 _STEP_S = 0.002
 """How long each step of a rename in the object store takes: long enough to be killed in."""
 
+_SELECT = f"SELECT stream, key, value, timestamp FROM {TABLE}"  # noqa: S608  our own name
 _REFUSALS = (
     ("FencedWriterError", "the sink: a newer epoch owns the table or files"),
     ("DriverReplacedError", "Spark: its log already has the batch"),
@@ -455,3 +458,20 @@ def _reason(driver: Driver) -> str:
     if ended is None:
         return "the driver exited without a report"
     return f"the driver exited: {ended.error}: {ended.text[:600]}" if ended.error else "the driver exited"
+
+
+def read_states(path: Path) -> dict[tuple[str, str], bytes]:
+    """Return the states that a job had stored when it ended, without those of additions."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    rows = [msgspec.json.decode(line, type=SavedState) for line in lines]
+    return {(row.computation, row.key): row.state for row in rows if not row.computation.startswith(ADDED)}
+
+
+def read_rows(database: Path) -> list[Row]:
+    """Return all rows of the sink's table; none if nothing was ever written."""
+    if not database.exists():
+        return []
+    with closing(sqlite3.connect(database)) as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (TABLE,)).fetchall():
+            return []
+        return connection.execute(_SELECT).fetchall()

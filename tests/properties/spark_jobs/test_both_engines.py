@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace_properties.spark_jobs.both_engines import compared
-from headrace_properties.spark_jobs.sink_findings import finding_of_sink
+from headrace_properties.spark_jobs.job_findings import finding_of_sink
 from headrace_properties.spark_jobs.targets import SparkReport
 from headrace_properties.spark_trials import SparkTrials
 from headrace_properties.target import SparkSource

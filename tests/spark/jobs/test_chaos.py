@@ -41,8 +41,14 @@ from headrace_scenarios.chaos.plan import (
     draw_plan,
 )
 from headrace_scenarios.chaos.processes import processes_of, send, signal_all, wait_until_gone
-from headrace_scenarios.chaos.reading import read_rows, read_states
-from headrace_scenarios.chaos.run import ChaosOptions, ChaosReport, StrikeResult, run_chaos
+from headrace_scenarios.chaos.run import (
+    ChaosOptions,
+    ChaosReport,
+    StrikeResult,
+    read_rows,
+    read_states,
+    run_chaos,
+)
 
 TARGET = "headrace_scenarios.chaos.turnstiles:pipeline"
 ONE_EXECUTOR = ChaosOptions(master="local-cluster[1,1,1024]")

@@ -40,7 +40,7 @@ from headrace_sim.spark.laboratory.workers import AttemptSettings, batches_of, r
 from headrace_sim.spark.refusals import is_library, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.contents import Raw
-from headrace_sim.spark.sinks.effects import Failed, EffectProbe, Returned, UntraceableEffect
+from headrace_sim.spark.sinks.effects import EffectProbe, Failed, Returned, UntraceableEffect
 from headrace_sim.spark.sinks.processes import LetThrough
 from headrace_sim.spark.sinks.store_clients import StoreClients
 

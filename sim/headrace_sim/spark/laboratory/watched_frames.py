@@ -13,8 +13,7 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from headrace.spark.runtime.settings import ROCKSDB
 from headrace_sim.spark.client.settings import STATE_STORE
-from headrace_sim.spark.job import SparkJob, SparkSink
-from headrace_sim.spark.laboratory.kept_rows import is_shown, keep_rows
+from headrace_sim.spark.job import OutputMode, SparkJob, SparkSink
 from headrace_sim.spark.laboratory.outputs import CsvHeader
 from headrace_sim.spark.laboratory.outside_writes import OutsideWrites
 from headrace_sim.spark.laboratory.places import CHECKPOINTS, shown
@@ -24,6 +23,7 @@ from headrace_sim.spark.refusals import definition_of, place_of_error, users_pla
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.effects import EffectProbe, Failed
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
+from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, streaming_sink
 
 try:
     from pyspark.sql.classic import dataframe
@@ -301,8 +301,8 @@ def watch_queries(
             if "function" not in told:
                 target = (*args, told.get("path") or told.get("tableName") or "")[0]
                 outside.refuse(told, target if really is really_to_table else "")
-                if is_shown(tried):
-                    target = keep_rows(tried, self, really_each_batch)
+                if _is_shown(tried):
+                    target = _keep_rows(tried, self, really_each_batch)
                 written.append((told.get("format") or "write", shown(target), users_place()))
             return really(self, *args, **options)
 
@@ -315,3 +315,31 @@ def watch_queries(
     for name in ("start", "toTable"):
         setattr(DataStreamWriter, name, starting(getattr(DataStreamWriter, name)))
     return written
+
+
+def _is_shown(sink: SparkSink) -> bool:
+    """Return whether a sink of Spark's own only shows its rows."""
+    row = streaming_sink(sink.format)
+    return row is not None and row.again is BatchAgain.SHOWN
+
+
+def _keep_rows(sink: SparkSink, writer: DataStreamWriter, really_each_batch: Callable[..., Any]) -> str:
+    """Let a query write what it would only show to a directory, and return its path. ``really_each_batch``: PySpark's own.
+
+    A batch that is run again takes its own place: what differs then is what the query computes, and not that it is shown again.
+    """
+    spark, frame = writer._spark, writer._df
+    view = sink.name if sink.format.lower() == "memory" else ""
+    path = f"/{sink.format.lower()}"
+
+    def keep(batch: Any, batch_id: int) -> None:
+        batch._jdf.toJSON().write().mode("overwrite").text(f"{path}/batch={batch_id}")
+        if view:
+            there = batch_id if sink.output_mode is OutputMode.COMPLETE else "*"
+            rows = spark._jsparkSession.read().schema(frame._jdf.schema()).json(f"{path}/batch={there}")
+            rows.createOrReplaceTempView(view)
+
+    if view:
+        spark.createDataFrame([], frame.schema).createOrReplaceTempView(view)
+    really_each_batch(writer, keep)
+    return path
