@@ -28,7 +28,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from headrace import Computation, Context, Pipeline, Record
 from headrace.spark import Deployment, Input, attach, deploy
-from headrace.spark.runtime.session import partitions_set
+from headrace.spark.runtime.spark_session import partitions_set
 
 _COLUMNS = "key string, timestamp long"
 _COUNTED = "key string, count long, at timestamp"

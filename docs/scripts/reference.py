@@ -30,7 +30,7 @@ from headrace.histories import (
     Stage,
     State,
     Watermark,
-    files,
+    history_files,
 )
 from headrace.histories import lines as record_lines
 from headrace_cli.main import app
@@ -245,7 +245,7 @@ def events() -> list[type]:
 
 def _history() -> str:
     about = inspect.cleandoc(history.__doc__ or "")
-    lines = ["# Histories", "", "## The file", "", _text(files), ""]
+    lines = ["# Histories", "", "## The file", "", _text(history_files), ""]
     lines += ["`headrace check --schema` prints this as JSON Schema.", ""]
     parts: tuple[type, ...] = (Header, Graph, Source, Stage)
     for kind in parts:

@@ -23,7 +23,7 @@ def test_importing_the_host_names_what_is_missing_and_how_to_get_it() -> None:
     done = run("import headrace.spark")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "headrace.spark.errors.MissingPackageError: headrace.spark needs packages that are not installed: "
+        "headrace.spark.host_errors.MissingPackageError: headrace.spark needs packages that are not installed: "
         "pyspark, pandas, pyarrow, protobuf. Install them: pip install 'headrace[spark]'"
     )
 

@@ -68,8 +68,8 @@ def state(
     with tidy_errors():
         codec = _codec(pipeline, computation)
         from headrace.spark import JobState, session  # noqa: PLC0415  needs PySpark; the other commands do not
-        from headrace.spark.jobs.job import shape_of_job  # noqa: PLC0415  see above
-        from headrace.spark.runtime.files import local_directory, scheme_of  # noqa: PLC0415  see above
+        from headrace.spark.jobs.deployment_settings import shape_of_job  # noqa: PLC0415  see above
+        from headrace.spark.runtime.job_files import local_directory, scheme_of  # noqa: PLC0415  see above
 
         if scheme_of(directory) in (None, "file"):
             shape_of_job(local_directory("directory", directory))  # before Spark is started for nothing

@@ -6,14 +6,14 @@ emitted, and *how* later results relate to earlier ones.
 
 from headrace.dataflow.collection import Flow, PCollection, co_group, flatten, read
 from headrace.dataflow.combining import COUNT, DISTINCT, LIST, MAX, MEAN, MIN, SUM, CombineFn, top
+from headrace.dataflow.dataflow_errors import DataflowError, WindowMergeError
 from headrace.dataflow.elements import END_OF_TIME, GLOBAL, Element, Window
 from headrace.dataflow.engines import Batch, Engine, MicroBatch, Streaming
-from headrace.dataflow.errors import DataflowError, WindowMergeError
 from headrace.dataflow.grouping import Alarm, Grouping
-from headrace.dataflow.keys import key_of
+from headrace.dataflow.key_text import key_of
 from headrace.dataflow.panes import Accumulation, Pane, TimestampCombiner, Timing
 from headrace.dataflow.pardo import DoFn, TaggedDoFn
-from headrace.dataflow.rows import KeyState
+from headrace.dataflow.row_codec import KeyState
 from headrace.dataflow.stateful import KeyContext, StatefulFn
 from headrace.dataflow.transforms import GroupByKeyAndWindow, ParDo
 from headrace.dataflow.triggers import (

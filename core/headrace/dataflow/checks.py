@@ -5,8 +5,8 @@ from itertools import pairwise
 
 from headrace import OptionsError
 from headrace.dataflow.combining import CombineFn
+from headrace.dataflow.dataflow_errors import DataflowError
 from headrace.dataflow.engines import Batch, Engine, MicroBatch, Streaming
-from headrace.dataflow.errors import DataflowError
 from headrace.dataflow.grouping import Grouping
 from headrace.dataflow.triggers import (
     AllOf,

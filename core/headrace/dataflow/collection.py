@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from headrace import Codec, OptionsError, Pipeline, Record, same_key
 from headrace.dataflow.arguments import check_bool, check_count, check_function, check_name, check_stream
-from headrace.dataflow.building import (
+from headrace.dataflow.builder import (
     Branch,
     Builder,
     Chain,
@@ -37,13 +37,12 @@ from headrace.dataflow.checks import (
     check_trigger,
     check_windows,
 )
-from headrace.dataflow.codecs import is_convertible
 from headrace.dataflow.combining import COUNT, DISTINCT, LIST, MAX, MEAN, MIN, SUM, CombineFn, by_label, top
+from headrace.dataflow.dataflow_errors import DataflowError
 from headrace.dataflow.engines import Engine
 from headrace.dataflow.enriching import Enrich
-from headrace.dataflow.errors import DataflowError
 from headrace.dataflow.grouping import Grouping
-from headrace.dataflow.keys import TextKey
+from headrace.dataflow.key_text import TextKey
 from headrace.dataflow.panes import Accumulation, TimestampCombiner
 from headrace.dataflow.pardo import (
     Do,
@@ -63,6 +62,7 @@ from headrace.dataflow.pardo import (
 )
 from headrace.dataflow.stateful import StatefulFn
 from headrace.dataflow.triggers import DEFAULT_TRIGGER, Trigger
+from headrace.dataflow.value_codecs import is_convertible
 from headrace.dataflow.windows import GlobalWindows, WindowFn, never_merges
 
 V = TypeVar("V")

@@ -4,9 +4,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from headrace.dataflow.codecs import Carrier, ValueCodec
 from headrace.dataflow.combining import CombineFn
 from headrace.dataflow.panes import Accumulation
+from headrace.dataflow.value_codecs import Carrier, ValueCodec
 
 
 class Contents(Carrier, msgspec.Struct, array_like=True, omit_defaults=True, gc=False):

@@ -20,7 +20,7 @@ import msgspec
 
 from headrace import MAX_TIME, Computation, Context, Record, Timer
 from headrace.dataflow.elements import Element, Window
-from headrace.dataflow.keys import key_of
+from headrace.dataflow.key_text import key_of
 from headrace.dataflow.transforms import element_of, pane_of, watermark_at
 
 _ENCODE = msgspec.json.Encoder(order="deterministic").encode

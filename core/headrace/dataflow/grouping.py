@@ -22,12 +22,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace import MAX_TIME, MIN_TIME, Clock
-from headrace.dataflow.codecs import ValueCodec
 from headrace.dataflow.combining import LIST, CombineFn
 from headrace.dataflow.contents import Contents
+from headrace.dataflow.dataflow_errors import DataflowError, WindowMergeError
 from headrace.dataflow.elements import END_OF_TIME, GLOBAL, Element, Window, within_time
 from headrace.dataflow.engines import Batch, Engine, MicroBatch, Streaming
-from headrace.dataflow.errors import DataflowError, WindowMergeError
 from headrace.dataflow.firing import (
     ElementArrival,
     Seen,
@@ -38,10 +37,11 @@ from headrace.dataflow.firing import (
     start,
     wishes,
 )
-from headrace.dataflow.keys import key_of, shown
+from headrace.dataflow.key_text import key_of, shown
 from headrace.dataflow.panes import Accumulation, Pane, TimestampCombiner, Timing
-from headrace.dataflow.rows import MOST, HeldKeyState, KeyState, RowCodec
+from headrace.dataflow.row_codec import MOST, HeldKeyState, KeyState, RowCodec
 from headrace.dataflow.triggers import DEFAULT_TRIGGER, Trigger, waits_for_watermark
+from headrace.dataflow.value_codecs import ValueCodec
 from headrace.dataflow.window_states import NOTHING_DUE, Due, WindowState, in_order
 from headrace.dataflow.windows import (
     FixedWindows,

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from headrace.dataflow.codecs import Carrier, is_plain
 from headrace.dataflow.elements import Window
+from headrace.dataflow.value_codecs import Carrier, is_plain
 
 
 class Accumulation(enum.Enum):

@@ -11,9 +11,9 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from headrace import MIN_TIME
+from headrace.dataflow.dataflow_errors import DataflowError
 from headrace.dataflow.elements import END_OF_TIME, EVENT_TIME, Element
-from headrace.dataflow.errors import DataflowError
-from headrace.dataflow.keys import KEYS, key_of, key_text, shown
+from headrace.dataflow.key_text import KEYS, key_of, key_text, shown
 
 DoFn = Callable[[Element], Iterable[tuple[Any, Any]]]
 """A user's function from an element to (key, value) pairs."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from headrace import MAX_TIME, Computation, Context, Record, Timer
+from headrace.dataflow.dataflow_errors import DataflowError
 from headrace.dataflow.elements import GLOBAL, Element
-from headrace.dataflow.errors import DataflowError
-from headrace.dataflow.keys import KEYS, key_of, key_text, shown
+from headrace.dataflow.key_text import KEYS, key_of, key_text, shown
 from headrace.dataflow.transforms import element_of, pane_of, watermark_at
 
 

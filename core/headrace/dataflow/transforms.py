@@ -19,12 +19,12 @@ from dataclasses import dataclass
 import msgspec
 
 from headrace import MAX_TIME, MIN_TIME, Clock, Computation, Context, Record, Timer
+from headrace.dataflow.dataflow_errors import DataflowError
 from headrace.dataflow.elements import END_OF_TIME, EVENT_TIME, Element, Window
-from headrace.dataflow.errors import DataflowError
 from headrace.dataflow.grouping import Alarm, Grouping
 from headrace.dataflow.panes import Pane, Timing
 from headrace.dataflow.pardo import Step, Tagging
-from headrace.dataflow.rows import HeldKeyState, KeyState
+from headrace.dataflow.row_codec import HeldKeyState, KeyState
 
 KeyExtractor = Callable[[Record], str]
 

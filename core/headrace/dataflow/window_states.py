@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import msgspec
 
 from headrace import MAX_TIME, MIN_TIME
-from headrace.dataflow.codecs import Carrier, is_plain
 from headrace.dataflow.contents import Contents
 from headrace.dataflow.elements import Window
 from headrace.dataflow.panes import Pane
+from headrace.dataflow.value_codecs import Carrier, is_plain
 
 
 class WindowState(Carrier, msgspec.Struct, array_like=True, omit_defaults=True, gc=False):

@@ -1,6 +1,5 @@
 """Histories as files: the public format, for every engine (docs/reference/history.md)."""
 
-from headrace.histories.files import HistoryReader, HistoryWriter, history_schema, load_history, save_history
 from headrace.histories.header import (
     Graph,
     Header,
@@ -10,6 +9,13 @@ from headrace.histories.header import (
     Tells,
     header_of,
     pipelines_of,
+)
+from headrace.histories.history_files import (
+    HistoryReader,
+    HistoryWriter,
+    history_schema,
+    load_history,
+    save_history,
 )
 from headrace.histories.lines import End, In, Line, Out, Owns, RecordLine, State, Watermark
 

@@ -7,7 +7,7 @@
 
 from importlib.util import find_spec
 
-from headrace.spark.errors import (
+from headrace.spark.host_errors import (
     JavaNotFoundError,
     JobStoppedError,
     LogError,
@@ -39,7 +39,7 @@ if _missing:
 # ruff: noqa: E402  these imports need the packages checked above
 import pyspark
 
-from headrace.spark.runtime.session import OLDEST_SPARK, is_new_enough
+from headrace.spark.runtime.spark_session import OLDEST_SPARK, is_new_enough
 
 if is_new_enough(pyspark.__version__):
     from headrace.spark.hosting.history_export import history_of, user_key
@@ -62,18 +62,24 @@ if is_new_enough(pyspark.__version__):
     )
     from headrace.spark.jobs.attach import Input, attach
     from headrace.spark.jobs.deploy import Deployment, deploy
-    from headrace.spark.jobs.recorded import RecordedRun, run_recorded
+    from headrace.spark.jobs.recorded_run import RecordedRun, run_recorded
     from headrace.spark.jobs.skipping import skip_record
-    from headrace.spark.jobs.state import ComputationState, IntervalState, JobState, RowState, TimerState
+    from headrace.spark.jobs.stored_state import (
+        ComputationState,
+        IntervalState,
+        JobState,
+        RowState,
+        TimerState,
+    )
     from headrace.spark.runtime.failures import error_of
-    from headrace.spark.runtime.session import check_session, prepare_session, session
+    from headrace.spark.runtime.spark_session import check_session, prepare_session, session
     from headrace.spark.runtime.submit import spark_submit
     from headrace.spark.sinks.file_sink import FileSink, committed_files
     from headrace.spark.sinks.job_sinks import NoSinkWarning, TypedSink
     from headrace.spark.sinks.table_sink import TableSink
     from headrace.spark.sources.data_source import injected
-    from headrace.spark.sources.files import Directory
-    from headrace.spark.sources.rows import NewRecord
+    from headrace.spark.sources.directory import Directory
+    from headrace.spark.sources.injected_rows import NewRecord
     from headrace.spark.sources.sources import Files, Generated, JsonLines, ParquetFiles
 else:
 

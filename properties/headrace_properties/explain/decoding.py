@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from headrace import Encoded, JsonCodec, Pipeline, StateCodec, TypedCodec
 from headrace import history as h
 from headrace.api.codecs import decode_state
-from headrace.dataflow.rows import KeyState
+from headrace.dataflow.row_codec import KeyState
 from headrace.wire.rows import Production
 
 

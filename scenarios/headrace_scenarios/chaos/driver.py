@@ -19,11 +19,11 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from headrace import Computation, Context, HeadraceError, Pipeline, Record
 from headrace.spark.jobs import migration, query
 from headrace.spark.jobs.deploy import deploy
-from headrace.spark.jobs.job import Shape, read_shape, seal, write_shape
+from headrace.spark.jobs.deployment_settings import Shape, read_shape, seal, write_shape
 from headrace.spark.jobs.recorded_input import landed
-from headrace.spark.jobs.state import JobState
+from headrace.spark.jobs.stored_state import JobState
 from headrace.spark.runtime.hadoop import Place
-from headrace.spark.runtime.session import session
+from headrace.spark.runtime.spark_session import session
 from headrace.spark.sinks.file_sink import FileSink, committed_files
 from headrace.spark.sinks.table_sink import TableSink
 from headrace_scenarios.chaos.job import (

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from headrace.spark.runtime.session import worker_path
+from headrace.spark.runtime.spark_session import worker_path
 from headrace_scenarios.chaos.job import Added, ChaosJob, Ended, Idle
 from headrace_scenarios.chaos.processes import SystemProcess, processes_of, signal_all
 from headrace_sim.spark.sinks.effects import Ledger

@@ -5,7 +5,7 @@ from typing import Any
 
 from headrace import MIN_TIME, Clock
 from headrace.dataflow import Element, Grouping, KeyState, Pane
-from headrace.dataflow.codecs import ValueCodec
+from headrace.dataflow.value_codecs import ValueCodec
 
 VALUES = ValueCodec()
 MOST = 2

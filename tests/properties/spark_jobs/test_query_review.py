@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from headrace import OptionsError
-from headrace.spark.runtime.settings import ROCKSDB
+from headrace.spark.runtime.required_settings import ROCKSDB
 from headrace_properties.findings import FindingClass
 from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.named_targets import spark_target

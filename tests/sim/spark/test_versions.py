@@ -19,7 +19,7 @@ def test_host_says_which_pyspark_it_needs_and_what_works_without() -> None:
     code = "import pyspark; pyspark.__version__ = '3.5.9'; import headrace.spark; from headrace.spark import session"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1] == (
-        "headrace.spark.errors.PySparkVersionError: headrace.spark runs pipelines on PySpark 4.3 or newer, and 3.5.9 is "
+        "headrace.spark.host_errors.PySparkVersionError: headrace.spark runs pipelines on PySpark 4.3 or newer, and 3.5.9 is "
         "installed. Install it: pip install 'pyspark>=4.3'. "
         "(headrace verify and replay take Spark jobs with PySpark 3.5 and newer)"
     )

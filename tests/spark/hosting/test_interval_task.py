@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import SECOND, Computation, Context, HeadraceError, Pipeline, Record, Timer, UserCodeError
-from headrace.spark.errors import SparkHostError
+from headrace.spark.host_errors import SparkHostError
 from headrace.spark.hosting import interval_task as _interval_task
 from headrace.spark.hosting.chunks import ROWS_IN_CHUNK, Chunks
 from headrace.spark.hosting.history_sample import Sample

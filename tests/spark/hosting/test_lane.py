@@ -12,8 +12,8 @@ from headrace import MAX_TIME, MIN_TIME, Computation, DeadLetter, MalformedRecor
 from headrace.api.codecs import JsonCodec
 from headrace.spark import Input
 from headrace.spark.hosting.direct_injection import Lane
-from headrace.spark.hosting.injection import Injection, _values
 from headrace.spark.hosting.layout import JobPlan
+from headrace.spark.hosting.parcel_injection import Injection, _values
 from headrace.spark.hosting.parcels import Packed
 from headrace.spark.jobs.attach import prepared_input
 

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from headrace.spark.hosting.layout import JobPlan, computation_of, number_of
 from headrace.spark.hosting.placement import partition_of, partitions_for, placed_groups
-from headrace.spark.jobs.job import DeploymentSettings, Shape
-from headrace.spark.runtime.session import files_managed, most_partitions, partitions_set
+from headrace.spark.jobs.deployment_settings import DeploymentSettings, Shape
+from headrace.spark.runtime.spark_session import files_managed, most_partitions, partitions_set
 from headrace.spark.sinks.job_sinks import Sinks
 from tests.sim.rig import mail
 

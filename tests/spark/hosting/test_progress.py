@@ -14,7 +14,7 @@ from headrace.dataflow import FixedWindows, TimestampCombiner, read
 from headrace.spark.hosting import chunks as _chunks
 from headrace.spark.hosting.history_export import history_of
 from headrace.spark.hosting.parcels import Tally
-from headrace.spark.hosting.progress import Board
+from headrace.spark.hosting.progress_board import Board
 from headrace.spark.runtime.event_time import from_spark
 from headrace_properties.explain.progress import ProgressCounter
 from headrace_properties.reference import run_reference

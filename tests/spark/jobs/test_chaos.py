@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from headrace.spark.runtime.session import worker_path
+from headrace.spark.runtime.spark_session import worker_path
 from headrace_cli.main import app
 from headrace_properties.reference import RunResult
 from headrace_properties.spark_jobs.hosted_outcomes import Row, outcome_of

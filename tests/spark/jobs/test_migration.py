@@ -28,11 +28,11 @@ from headrace.spark.hosting.placement import partition_of, placed_groups
 from headrace.spark.jobs import migration as _migration
 from headrace.spark.jobs import query as _query
 from headrace.spark.jobs.deploy import _check_splits
+from headrace.spark.jobs.deployment_settings import read_shape
 from headrace.spark.jobs.driven_clock import DrivenClock
-from headrace.spark.jobs.job import read_shape
 from headrace.spark.jobs.migration import is_at_rest
 from headrace.spark.runtime.hadoop import files_in, job_directory
-from headrace.spark.sources.wall_clock import Looks
+from headrace.spark.sources.job_clock import Looks
 from headrace_properties.reference import run_reference
 from headrace_scenarios import zeitgeist
 from headrace_scenarios.chaos.object_store import ObjectStore

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from headrace.spark import SparkHostError
 from headrace.spark.hosting.images import Image
 from headrace.spark.hosting.layout import JobPlan, Splits, computation_of
-from headrace.spark.jobs import job as _job
+from headrace.spark.jobs import deployment_settings as _job
 from headrace.spark.jobs import migration as _migration
-from headrace.spark.jobs.job import Shape, checkpoint_of, read_shape, write_shape
+from headrace.spark.jobs.deployment_settings import Shape, checkpoint_of, read_shape, write_shape
 from headrace.spark.jobs.migration import check_movable, migrate, needs_migration
 from headrace.spark.runtime.hadoop import HadoopPath, Place, create, files_in, job_directory
 from headrace_properties.reference import run_reference
@@ -145,7 +145,7 @@ def _dying(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
         return writing
 
     monkeypatch.setattr("headrace.spark.runtime.hadoop.write_file", write_file)
-    monkeypatch.setattr("headrace.spark.runtime.files.write_file", write_file)
+    monkeypatch.setattr("headrace.spark.runtime.job_files.write_file", write_file)
     for name in ("create", "write"):
         monkeypatch.setattr(HadoopPath, name, in_store(getattr(HadoopPath, name)))
 

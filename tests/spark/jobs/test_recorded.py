@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
 from headrace.spark import RecordedRun, Sample, run_recorded, user_key
-from headrace.spark.runtime.files import scratch
+from headrace.spark.runtime.job_files import scratch
 from headrace_properties.checkers import judge
 from headrace_properties.promises import Moment, always, judge_promises
 from headrace_properties.reference import Emitted, run_reference

@@ -13,18 +13,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace import MILLISECOND, SECOND, Computation, Context, Pipeline, Record
 from headrace.spark import deploy
-from headrace.spark.errors import SparkHostError
+from headrace.spark.host_errors import SparkHostError
 from headrace.spark.hosting.history_export import history_of
 from headrace.spark.hosting.interval_task import run_interval
 from headrace.spark.hosting.layout import BatchContext, JobPlan, limits_of
 from headrace.spark.hosting.parcels import Packed, Parcel
-from headrace.spark.hosting.waiting import RECORDS_IN_CHUNK, WaitingRoom
+from headrace.spark.hosting.waiting_room import RECORDS_IN_CHUNK, WaitingRoom
 from headrace.spark.jobs.attach import check_followed
+from headrace.spark.jobs.deployment_settings import Shape
 from headrace.spark.jobs.driven_clock import DrivenClock
-from headrace.spark.jobs.job import Shape
 from headrace.spark.jobs.migration import needs_migration
 from headrace.spark.jobs.recorded_input import Landing, landed
-from headrace.spark.sources.wall_clock import Looks
+from headrace.spark.sources.job_clock import Looks
 from headrace_properties.checkers import judge
 from headrace_properties.reference import Emitted, run_reference
 from headrace_properties.verdict import Holds, Violated

@@ -20,7 +20,7 @@ from headrace.spark import (
     deploy,
     skip_record,
 )
-from headrace.spark.jobs.job import Shape, write_shape
+from headrace.spark.jobs.deployment_settings import Shape, write_shape
 from headrace_cli.main import app
 
 pytestmark = pytest.mark.spark

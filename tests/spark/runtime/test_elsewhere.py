@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from headrace import Computation, Pipeline
 from headrace.spark import Input, SparkHostError, deploy
 from headrace.spark.io_errors import SinkError
-from headrace.spark.runtime.session import process_environment, query_of
+from headrace.spark.runtime.spark_session import process_environment, query_of
 from tests.readme_blocks import README, ROOT, files
 
 ON_CONNECT = """

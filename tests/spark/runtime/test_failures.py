@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace import HeadraceError, KeyExtractorError, OptionsError, UndeclaredOutputError, UserCodeError
-from headrace.spark.errors import QueryFailedError, SparkHostError
+from headrace.spark.host_errors import QueryFailedError, SparkHostError
 from headrace.spark.io_errors import CheckpointDamagedError, DiskFullError
 from headrace.spark.runtime.failures import error_from, noted
 

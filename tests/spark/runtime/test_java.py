@@ -11,7 +11,7 @@ import pytest
 import headrace.spark.runtime.java
 from headrace.spark import JavaNotFoundError
 from headrace.spark.runtime.java import Java, archive_for, find_java, home_for_spark
-from headrace.spark.runtime.session import process_environment
+from headrace.spark.runtime.spark_session import process_environment
 
 # Answers as Java does: on stderr; without the module, it refuses the option.
 ANSWERS = """#!/bin/sh

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from headrace import OptionsError
 from headrace.spark import FileSink, TableSink, committed_files, error_of
-from headrace.spark.runtime.files import local_directory
+from headrace.spark.runtime.job_files import local_directory
 from tests.spark.sources.source_rig import Query, keys, letter, letters, write_lines
 
 REMOTE = ["s3a://bucket/job", "hdfs://name:8020/job", "dbfs:/job"]

@@ -22,8 +22,8 @@ from headrace.spark import (
     prepare_session,
     session,
 )
-from headrace.spark.runtime.session import process_environment, worker_path
-from headrace.spark.runtime.settings import REQUIRED, ROCKSDB
+from headrace.spark.runtime.required_settings import REQUIRED, ROCKSDB
+from headrace.spark.runtime.spark_session import process_environment, worker_path
 
 WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 

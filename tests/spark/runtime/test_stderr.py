@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark.runtime.session import worker_path
+from headrace.spark.runtime.spark_session import worker_path
 
 BETWEEN = "-- between two jobs --"
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import headrace.spark.runtime.java
 from headrace.spark import spark_submit
-from headrace.spark.runtime.session import worker_path
+from headrace.spark.runtime.spark_session import worker_path
 from headrace_cli.main import app
 
 # Stands in for PySpark's: it tells what it was given.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Computation, OptionsError, Pipeline
-from headrace.spark.errors import SparkHostError
+from headrace.spark.host_errors import SparkHostError
 from headrace.spark.io_errors import FencedWriterError
 from headrace.spark.sinks import mounted_files
 from headrace.spark.sinks.file_sink import FileSink

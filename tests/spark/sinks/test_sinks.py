@@ -23,7 +23,7 @@ from headrace.spark.sinks.databases import without_password
 from headrace.spark.sinks.file_sink import committed_files
 from headrace.spark.sinks.table_sink import TableSink
 from headrace.spark.sources.data_source import injected
-from headrace.spark.sources.rows import NewRecord
+from headrace.spark.sources.injected_rows import NewRecord
 from headrace.spark.sources.sources import Generated
 from tests.spark.sources.source_rig import pipeline_of
 

@@ -13,8 +13,8 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from headrace import Computation, DeadLetter, Pipeline
 from headrace.spark.runtime.event_time import from_spark
 from headrace.spark.sources.data_source import InjectorBatchReader, InjectorStreamReader, OutsideSource
-from headrace.spark.sources.files import Directory
-from headrace.spark.sources.rows import InjectionPlan, NewRecord
+from headrace.spark.sources.directory import Directory
+from headrace.spark.sources.injected_rows import InjectionPlan, NewRecord
 from headrace.spark.sources.schema import WATERMARK_COLUMN
 from headrace.spark.sources.sources import JsonLines
 

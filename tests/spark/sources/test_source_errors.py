@@ -19,7 +19,7 @@ from headrace.spark.io_errors import (
     SourceMissingError,
     SourceUnreadableError,
 )
-from headrace.spark.sources.files import Directory
+from headrace.spark.sources.directory import Directory
 from headrace.spark.sources.sources import Generated, ParquetFiles
 from tests.spark.sources.source_rig import (
     Query,

@@ -16,7 +16,7 @@ from headrace.spark.io_errors import (
     SourceUnreadableError,
 )
 from headrace.spark.sources import generated as _source_generated
-from headrace.spark.sources.rows import NewRecord
+from headrace.spark.sources.injected_rows import NewRecord
 from headrace.spark.sources.sources import Generated
 from tests.spark.sources.source_rig import (
     Query,

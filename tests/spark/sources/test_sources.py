@@ -25,10 +25,10 @@ from headrace import (
 from headrace.spark.io_errors import (
     SourceChangedError,
 )
-from headrace.spark.sources import files as _source_files
+from headrace.spark.sources import directory as _source_files
 from headrace.spark.sources.data_source import injected
-from headrace.spark.sources.files import Directory
-from headrace.spark.sources.rows import NewRecord
+from headrace.spark.sources.directory import Directory
+from headrace.spark.sources.injected_rows import NewRecord
 from headrace.spark.sources.schema import ARROW_SCHEMA, WATERMARK_COLUMN
 from headrace.spark.sources.sources import Files, Generated, JsonLines, ParquetFiles
 from tests.spark.sources.source_rig import (

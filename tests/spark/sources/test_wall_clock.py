@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace import SECOND, Computation, Context, OptionsError, Pipeline, Record, Timer
 from headrace.spark import Input, deploy
 from headrace.spark.jobs.driven_clock import DrivenClock
-from headrace.spark.sources.wall_clock import ClockReader, WallTimerCheck
+from headrace.spark.sources.job_clock import ClockReader, WallTimerCheck
 from headrace_sim import FeedBuilder
 from tests.spark.microbatches import Query, query
 
@@ -24,7 +24,7 @@ class Times:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_us = 1_000 * SECOND
         for name in ("time_ns", "monotonic_ns"):
-            monkeypatch.setattr(f"headrace.spark.sources.wall_clock.time.{name}", lambda: self.now_us * 1_000)
+            monkeypatch.setattr(f"headrace.spark.sources.job_clock.time.{name}", lambda: self.now_us * 1_000)
 
 
 @pytest.fixture

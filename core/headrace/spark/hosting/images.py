@@ -16,7 +16,7 @@ from headrace.api.time import MIN_TIME
 from headrace.spark.hosting.chunks import Chunks, IntervalHeader, IntervalStore, MemoryStore, decode_header
 from headrace.spark.hosting.interval_task import next_timer_ms
 from headrace.spark.hosting.layout import JobPlan, computation_of
-from headrace.spark.hosting.waiting import Limited, WaitingRoom
+from headrace.spark.hosting.waiting_room import Limited, WaitingRoom
 
 Image = tuple[bytes, dict[int, bytes]]
 """An interval's header and chunks."""

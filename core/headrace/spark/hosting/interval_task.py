@@ -20,7 +20,7 @@ Rules of this file:
 * A computation that follows a percentile watermark (7.2) derives it itself, as the authority would for each of its senders. What
   feeds it, directly or not, tells it of its pending timestamps in the batch in which they change. The frontier of the sources is
   Spark's watermark.
-* Records of an injector with a skew limit (8.4) may wait first: see `headrace.spark.hosting.waiting`.
+* Records of an injector with a skew limit (8.4) may wait first: see `headrace.spark.hosting.waiting_room`.
 * Rows that this batch does not need stay packed, as if their keys belonged to another interval.
 """
 
@@ -39,12 +39,12 @@ from headrace.api.time import MAX_TIME, MILLISECOND, MIN_TIME
 from headrace.delivery.routing import OUTSIDE_ADDRESS
 from headrace.history import History, Injected, Output
 from headrace.rules import RULES
-from headrace.spark.errors import SparkHostError
+from headrace.spark.host_errors import SparkHostError
 from headrace.spark.hosting.chunks import NEVER, Buckets, Chunks, IntervalStore
 from headrace.spark.hosting.history_export import exported, exported_injections
 from headrace.spark.hosting.layout import BatchContext, JobPlan, batch_of, computation_of
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
-from headrace.spark.hosting.waiting import WaitingRoom
+from headrace.spark.hosting.waiting_room import WaitingRoom
 from headrace.spark.runtime.event_time import END_MS
 from headrace.store.mediator import MASTER_ROLE, Mediator, StoredRow
 from headrace.watermarks.percentile import percentile_watermark

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from headrace.api.codecs import writes_json
 from headrace.api.pipeline import Pipeline
-from headrace.spark.errors import SparkHostError
+from headrace.spark.host_errors import SparkHostError
 from headrace.spark.hosting.parcels import Batches, Parcel, decode_parcel, is_tally
 
 OUTPUT_SCHEMA = "stream string, key string, value binary, timestamp long, record_id string"

@@ -49,7 +49,7 @@ decode_parcel = msgspec.msgpack.Decoder(Parcel).decode
 
 
 class Tally(msgspec.Struct, frozen=True, gc=False):
-    """The progress of one key interval at the end of a micro-batch, for `headrace.spark.hosting.progress`. See also `Header`.
+    """The progress of one key interval at the end of a micro-batch, for `Board`. See also `IntervalHeader`.
 
     Attributes:
         group: the interval.

@@ -19,17 +19,17 @@ from headrace.api.codecs import writes_json
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import InjectorSpec
 from headrace.api.time import HOUR
-from headrace.spark.errors import SparkHostError
+from headrace.spark.host_errors import SparkHostError
 from headrace.spark.hosting.history_sample import Sample, sample_of
-from headrace.spark.hosting.injection import CLOCK, SOURCE_COLUMNS, UNPARSED, inject
 from headrace.spark.hosting.layout import JobPlan, limits_of
 from headrace.spark.hosting.metrics import observed
 from headrace.spark.hosting.outputs import Outputs, unpacked
+from headrace.spark.hosting.parcel_injection import CLOCK, SOURCE_COLUMNS, UNPARSED, inject
 from headrace.spark.hosting.parcels import PARCEL_SCHEMA
 from headrace.spark.hosting.processor import LevelProcessor, PipelineProcessor, bounded
 from headrace.spark.jobs.heartbeats import PROCESS_COLUMN, Heartbeats, shaped_like
+from headrace.spark.sources.job_clock import WallTimerCheck, read_clock
 from headrace.spark.sources.schema import WATERMARK_COLUMN
-from headrace.spark.sources.wall_clock import WallTimerCheck, read_clock
 
 _PREPARED = (*SOURCE_COLUMNS, WATERMARK_COLUMN)
 

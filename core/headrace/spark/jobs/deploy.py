@@ -13,13 +13,13 @@ from headrace.api.errors import HeadraceError, OptionsError
 from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
 from headrace.api.specs import FailurePolicy, KeyExtractor
-from headrace.spark.errors import SparkHostError
+from headrace.spark.host_errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
 from headrace.spark.jobs.attach import Input, check_inputs, check_streaming, frame_of
-from headrace.spark.jobs.job import DeploymentSettings
+from headrace.spark.jobs.deployment_settings import DeploymentSettings
 from headrace.spark.jobs.query import JobQuery
 from headrace.spark.runtime.hadoop import job_directory
-from headrace.spark.runtime.session import has_driver
+from headrace.spark.runtime.spark_session import has_driver
 from headrace.spark.sinks.job_sinks import Sink, Sinks, TypedSink
 
 _LOOK_EVERY_S = 0.1

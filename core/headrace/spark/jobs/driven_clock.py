@@ -1,4 +1,4 @@
-"""The driver's side of a job's clock (`headrace.spark.sources.wall_clock`): when wall timers are due, and how far the slowest is.
+"""The driver's side of a job's clock (`headrace.spark.sources.job_clock`): when wall timers are due, and how far the slowest is.
 
 Rules of this file: all intervals are told of the slowest low watermark (MillWheel 8.4) when a record that waits may enter, and
 when it has advanced by half of the skew limit. So in the long run a record within half of the limit never waits.
@@ -14,10 +14,10 @@ import msgspec
 from headrace.api.pipeline import Pipeline
 from headrace.spark.hosting.layout import limits_of
 from headrace.spark.hosting.parcels import Tally
-from headrace.spark.hosting.progress import Board
-from headrace.spark.jobs.running import Progress
-from headrace.spark.runtime.files import replace_file, scratch
-from headrace.spark.sources.wall_clock import ASKED, ClockFile, WallTimerCheck, encode_told
+from headrace.spark.hosting.progress_board import Board
+from headrace.spark.jobs.running_query import Progress
+from headrace.spark.runtime.job_files import replace_file, scratch
+from headrace.spark.sources.job_clock import ASKED, ClockFile, WallTimerCheck, encode_told
 
 
 class DrivenClock:

@@ -27,10 +27,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.api.time import MILLISECOND, MIN_TIME
 from headrace.rules import RULES
-from headrace.spark.hosting.injection import UNPARSED
+from headrace.spark.hosting.parcel_injection import UNPARSED
 from headrace.spark.runtime.event_time import END_MS
-from headrace.spark.runtime.files import replace_file, scratch
 from headrace.spark.runtime.hadoop import Place, write
+from headrace.spark.runtime.job_files import replace_file, scratch
 from headrace.spark.sources.schema import WATERMARK_COLUMN
 from headrace.spark.sources.told_heartbeats import read_heartbeats
 

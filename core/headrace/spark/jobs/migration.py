@@ -27,14 +27,14 @@ import msgspec
 from pyspark.sql import DataFrame
 
 from headrace.api.pipeline import Pipeline
-from headrace.spark.errors import SparkHostError
+from headrace.spark.host_errors import SparkHostError
 from headrace.spark.hosting.fused import bundled_images
 from headrace.spark.hosting.images import Image, encode_image, images_of
 from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.parcels import PARCEL_SCHEMA
 from headrace.spark.hosting.processor import LevelSeed, PipelineSeed
 from headrace.spark.jobs.attach import operator
-from headrace.spark.jobs.job import (
+from headrace.spark.jobs.deployment_settings import (
     DeploymentSettings,
     Shape,
     checkpoint_of,
@@ -45,8 +45,8 @@ from headrace.spark.jobs.job import (
     seal_of,
     write_shape,
 )
-from headrace.spark.jobs.running import RunningQuery
-from headrace.spark.jobs.state import StoredState
+from headrace.spark.jobs.running_query import RunningQuery
+from headrace.spark.jobs.stored_state import StoredState
 from headrace.spark.runtime.event_time import from_spark
 from headrace.spark.runtime.hadoop import Place, copy_tree, create, files_in, remove
 

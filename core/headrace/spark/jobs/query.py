@@ -15,17 +15,15 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
 from headrace.api.time import SECOND
-from headrace.spark.errors import SparkHostError
+from headrace.spark.host_errors import SparkHostError
 from headrace.spark.hosting.job_descriptions import describe
 from headrace.spark.hosting.layout import OUTSIDE_GROUPS, JobPlan, limits_of
 from headrace.spark.hosting.metrics import is_tally_column
 from headrace.spark.hosting.outputs import Outputs, outputs_here, unpacked
 from headrace.spark.hosting.parcels import decode_parcel, decode_tally, is_tally
-from headrace.spark.hosting.progress import Board
+from headrace.spark.hosting.progress_board import Board
 from headrace.spark.jobs.attach import Input, Inputs, attached, check_streaming, delay_of, frame_of
-from headrace.spark.jobs.driven_clock import DrivenClock
-from headrace.spark.jobs.heartbeats import Heartbeats, InputWatermark
-from headrace.spark.jobs.job import (
+from headrace.spark.jobs.deployment_settings import (
     DeploymentSettings,
     Shape,
     check_shape,
@@ -35,6 +33,8 @@ from headrace.spark.jobs.job import (
     read_shape,
     write_shape,
 )
+from headrace.spark.jobs.driven_clock import DrivenClock
+from headrace.spark.jobs.heartbeats import Heartbeats, InputWatermark
 from headrace.spark.jobs.migration import (
     check_at_rest,
     check_movable,
@@ -42,7 +42,7 @@ from headrace.spark.jobs.migration import (
     migrate,
     needs_migration,
 )
-from headrace.spark.jobs.running import RunningQuery
+from headrace.spark.jobs.running_query import RunningQuery
 from headrace.spark.jobs.skipping import with_dead_letters, with_skips
 from headrace.spark.runtime.event_time import low_watermark_of
 from headrace.spark.runtime.hadoop import Place

@@ -19,11 +19,11 @@ from headrace.api.errors import OptionsError
 from headrace.api.json_text import JsonError, read_json
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import Skip, Stop
-from headrace.spark.errors import SparkHostError
-from headrace.spark.jobs.job import check_computation, shape_of_job, unreadable
-from headrace.spark.runtime.files import local_directory, scheme_of
+from headrace.spark.host_errors import SparkHostError
+from headrace.spark.jobs.deployment_settings import check_computation, shape_of_job, unreadable
 from headrace.spark.runtime.hadoop import Place, files_in, job_directory, write
-from headrace.spark.runtime.session import session
+from headrace.spark.runtime.job_files import local_directory, scheme_of
+from headrace.spark.runtime.spark_session import session
 from headrace.spark.sinks.job_sinks import Sinks
 
 DEAD_LETTERS = "dead-letters"

@@ -20,7 +20,12 @@ from pyspark import SparkContext
 from headrace.api.errors import OptionsError, PipelineError, UserCodeError
 from headrace.api.progress import ComputationProgress
 from headrace.api.time import MINUTE, SECOND
-from headrace.spark.errors import MissingPackageError, QueryStoppedError, SessionSettingsError, SparkHostError
+from headrace.spark.host_errors import (
+    MissingPackageError,
+    QueryStoppedError,
+    SessionSettingsError,
+    SparkHostError,
+)
 from headrace.spark.io_errors import CheckpointDamagedError, DriverReplacedError, FencedWriterError
 
 _FINAL = (

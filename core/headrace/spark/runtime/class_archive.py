@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from headrace.spark.runtime.java import archive_for, find_java, jars
-from headrace.spark.runtime.session import process_environment
+from headrace.spark.runtime.spark_session import process_environment
 
 _JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _SETTINGS = {

@@ -14,10 +14,10 @@ import msgspec
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.api.errors import HeadraceError
-from headrace.spark.errors import QueryFailedError, SparkHostError
+from headrace.spark.host_errors import QueryFailedError, SparkHostError
 from headrace.spark.runtime.file_errors import storage_error_of
-from headrace.spark.runtime.files import local_directory, scheme_of
 from headrace.spark.runtime.hadoop import Place
+from headrace.spark.runtime.job_files import local_directory, scheme_of
 
 _MARK = "headrace-error: "
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")

@@ -22,7 +22,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from headrace.api.errors import OptionsError
-from headrace.spark.runtime.files import local_directory, replace_file, scheme_of, scratch, write_file
+from headrace.spark.runtime.job_files import local_directory, replace_file, scheme_of, scratch, write_file
 
 
 class HadoopPath:

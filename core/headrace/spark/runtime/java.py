@@ -26,7 +26,7 @@ from pathlib import Path
 
 import pyspark
 
-from headrace.spark.errors import JavaNotFoundError
+from headrace.spark.host_errors import JavaNotFoundError
 
 OLDEST_JAVA = 17
 """The oldest Java that Spark 4.3 runs on."""

@@ -14,7 +14,7 @@ from types import FrameType
 
 from pyspark.find_spark_home import _find_spark_home
 
-from headrace.spark.runtime.session import process_environment
+from headrace.spark.runtime.spark_session import process_environment
 
 _SWITCHES = frozenset({"-h", "--help", "-v", "--verbose", "--version", "--supervise", "--usage-error"})
 """The options of spark-submit that take no value (Spark's `SparkSubmitOptionParser`)."""

@@ -20,7 +20,7 @@ from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError, OptionsError
 from headrace.spark.io_errors import SinkBusyError, SinkError, SinkTableError
-from headrace.spark.runtime.files import scheme_of
+from headrace.spark.runtime.job_files import scheme_of
 
 Ask = Callable[..., list[tuple[Any, ...]]]
 """Runs a statement with its values, for each of which it has a ``?``, and returns its rows."""

@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.api.errors import OptionsError
 from headrace.spark.io_errors import SinkError
-from headrace.spark.runtime.files import local_directory, scheme_of
 from headrace.spark.runtime.hadoop import Place, files_in, job_directory
-from headrace.spark.runtime.session import has_driver, query_of
+from headrace.spark.runtime.job_files import local_directory, scheme_of
+from headrace.spark.runtime.spark_session import has_driver, query_of
 from headrace.spark.sinks.mounted_files import MountedFiles
 from headrace.spark.sinks.store_files import StoreFiles, files_in_store
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from headrace.api.pipeline import Pipeline
-from headrace.spark.errors import SparkHostError
+from headrace.spark.host_errors import SparkHostError
 from headrace.spark.hosting.outputs import Outputs
 from headrace.spark.sinks.file_sink import FileSink
 from headrace.spark.sinks.table_sink import TableSink

@@ -30,7 +30,7 @@ from headrace.api.errors import OptionsError
 from headrace.api.pipeline import Pipeline
 from headrace.spark.hosting.parcels import Batches
 from headrace.spark.io_errors import FencedWriterError, SinkError, SinkTableError
-from headrace.spark.runtime.session import query_of
+from headrace.spark.runtime.spark_session import query_of
 from headrace.spark.sinks.databases import Ask, database_of, styled
 
 _TASK = "headrace_task"

@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 from headrace.api.errors import OptionsError
 from headrace.api.pipeline import Pipeline
 from headrace.api.time import MAX_TIME
-from headrace.spark.sources.rows import InjectionPlan, heartbeat
+from headrace.spark.sources.injected_rows import InjectionPlan, heartbeat
 from headrace.spark.sources.schema import INJECTED_SCHEMA
 from headrace.wire.messages import Progress
 

@@ -14,8 +14,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.spark.sources.files import Advance, Slice
-from headrace.spark.sources.rows import NewRecord
+from headrace.spark.sources.directory import Advance, Slice
+from headrace.spark.sources.injected_rows import NewRecord
 
 _CHUNK_BYTES = 1 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -16,7 +16,7 @@ from headrace.api.errors import OptionsError
 from headrace.api.time import MAX_TIME, MIN_TIME, SECOND
 from headrace.spark.io_errors import CheckpointMismatchError, SourceUnreadableError
 from headrace.spark.sources.data_source import Offset, Planner, to_offset
-from headrace.spark.sources.rows import BATCH_ROWS, InjectionPlan, NewRecord, RowWriter
+from headrace.spark.sources.injected_rows import BATCH_ROWS, InjectionPlan, NewRecord, RowWriter
 from headrace.wire.messages import Progress
 
 TASK_RECORDS = 50_000

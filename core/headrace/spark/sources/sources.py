@@ -12,10 +12,10 @@ import msgspec
 
 from headrace.api.time import MICROSECOND
 from headrace.spark.sources.data_source import Planner
-from headrace.spark.sources.files import Directory, FilesPlanner, Format
+from headrace.spark.sources.directory import Directory, FilesPlanner, Format
 from headrace.spark.sources.formats import Column, Lines, ParquetRows, by_columns, text_in
 from headrace.spark.sources.generated import Generated
-from headrace.spark.sources.rows import InjectionPlan, NewRecord
+from headrace.spark.sources.injected_rows import InjectionPlan, NewRecord
 
 __all__ = ["Files", "Generated", "JsonLines", "ParquetFiles"]
 

@@ -7,10 +7,10 @@ from collections.abc import Container, Iterator
 from itertools import pairwise
 
 from headrace import Clock, Pipeline
-from headrace.dataflow.chunks import CHUNKED, ChunkedRow
 from headrace.dataflow.enriching import Enrichment
-from headrace.dataflow.rows import RowCodec
+from headrace.dataflow.row_codec import RowCodec
 from headrace.dataflow.transforms import GroupByKeyAndWindow, tag_of
+from headrace.dataflow.window_chunks import CHUNKED, ChunkedRow
 from headrace.history import Applied, History
 
 FEW = 2

@@ -26,7 +26,7 @@ ENGINE = (
 """The rules, the machines and the Dataflow layer."""
 
 _BEFORE_RUNS = frozenset(
-    {"headrace.dataflow.arguments", "headrace.dataflow.checks", "headrace.dataflow.errors"}
+    {"headrace.dataflow.arguments", "headrace.dataflow.checks", "headrace.dataflow.dataflow_errors"}
 )
 """These reject wrong pipelines before anything runs: a run says nothing of them, and unit tests do."""
 

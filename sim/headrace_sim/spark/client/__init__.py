@@ -7,6 +7,6 @@ _NEEDED = {"grpc": "grpcio", "grpc_status": "grpcio-status", "sqlglot": "sqlglot
 
 _missing = tuple(package for module, package in _NEEDED.items() if find_spec(module) is None)
 if _missing:
-    from headrace.spark.errors import MissingPackageError  # slow
+    from headrace.spark.host_errors import MissingPackageError  # slow
 
     raise MissingPackageError(_missing)

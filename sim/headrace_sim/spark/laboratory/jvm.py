@@ -34,7 +34,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from headrace.spark.runtime.session import process_environment, worker_path
+from headrace.spark.runtime.spark_session import process_environment, worker_path
 from headrace_sim.spark.laboratory.jars import without_missing
 from headrace_sim.spark.laboratory.places import WAREHOUSE, views_of
 from headrace_sim.spark.laboratory.postgres import find_jdbc_jar

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrameWriter, GroupedData, SparkSession
 from pyspark.sql.readwriter import DataFrameWriterV2
 from pyspark.sql.streaming import DataStreamWriter
 
-from headrace.spark.runtime.settings import ROCKSDB
+from headrace.spark.runtime.required_settings import ROCKSDB
 from headrace_sim.spark.client.settings import STATE_STORE
 from headrace_sim.spark.job import OutputMode, SparkJob, SparkSink
 from headrace_sim.spark.laboratory.outputs import CsvHeader

@@ -24,8 +24,8 @@ import pyspark.sql.connect.proto as pb
 from pyspark import errors
 from pyspark.sql import types as t
 
-from headrace.spark.errors import JavaNotFoundError
-from headrace.spark.runtime.session import process_environment
+from headrace.spark.host_errors import JavaNotFoundError
+from headrace.spark.runtime.spark_session import process_environment
 from headrace_sim.spark.columns.frames import relabeled
 from headrace_sim.spark.real.wire import TOKEN, Question, Reply, Request, SparkAnswer, received, send
 from headrace_sim.spark.refusals import shown_place

@@ -69,11 +69,11 @@ def test_program_is_alone_with_its_arguments_environment_and_folder(run: Any, tm
     done = run("""
 import json, names_of_topics, shared_by_jobs.names
 from pathlib import Path
-assert sys.argv == ["jobs/job.py", "--fast"] and Path(__file__).is_absolute()
+assert sys.argv == ["jobs/deployment_settings.py", "--fast"] and Path(__file__).is_absolute()
 assert sys.modules["__main__"].write is write
 start(names_of_topics.TOPIC), start(os.environ["NAME"]), start(json.loads(Path("config.json").read_text())["name"])
 start(shared_by_jobs.names.NAME)
-""", "--fast", file="jobs/job.py", environment={"NAME": "given"})  # fmt: skip
+""", "--fast", file="jobs/deployment_settings.py", environment={"NAME": "given"})  # fmt: skip
     assert _names(done) == ["orders", "given", "from a file", "beside its folder"]
     assert (sys.argv, sys.path, sys.modules["__main__"], time.sleep) == before
 

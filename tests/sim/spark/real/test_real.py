@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from headrace.spark.errors import JavaNotFoundError
+from headrace.spark.host_errors import JavaNotFoundError
 from headrace_properties.replays import read_replay, to_replay
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.trials import SinkTrial

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from headrace import MAX_TIME, MIN_TIME, Clock
 from headrace.dataflow import END_OF_TIME, Grouping, KeyState, Pane
-from headrace.dataflow.codecs import ValueCodec
+from headrace.dataflow.value_codecs import ValueCodec
 from headrace_properties.proof.dataflow.model import EmittedPane, InputStep, Query
 
 

@@ -28,8 +28,8 @@ from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.parcels import Batches, Post, parcel_rows
 from headrace.spark.runtime.failures import noted
 from headrace.spark.runtime.garbage_collection import collector_paused
-from headrace.spark.sources.files import open_uri
-from headrace.spark.sources.rows import shown
+from headrace.spark.sources.directory import open_uri
+from headrace.spark.sources.injected_rows import shown
 from headrace.wire.effects import SourceRecord
 from headrace.wire.rows import Production
 

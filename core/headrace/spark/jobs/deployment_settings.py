@@ -20,13 +20,13 @@ from pyspark.sql import SparkSession
 from headrace.api.json_text import JsonError, read_json
 from headrace.api.pipeline import Pipeline
 from headrace.api.versions import check_version, switches_of
-from headrace.spark.errors import SparkHostError
+from headrace.spark.host_errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
 from headrace.spark.hosting.layout import Splits
 from headrace.spark.hosting.placement import partitions_for
 from headrace.spark.io_errors import CheckpointDamagedError
 from headrace.spark.runtime.hadoop import Place, create_once, files_in, write
-from headrace.spark.runtime.session import most_partitions
+from headrace.spark.runtime.spark_session import most_partitions
 from headrace.spark.sinks.job_sinks import Sinks
 
 

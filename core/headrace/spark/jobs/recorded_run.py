@@ -21,20 +21,20 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
 from headrace.api.time import MAX_TIME, SECOND
 from headrace.history import History
-from headrace.spark.errors import QueryStoppedError
+from headrace.spark.host_errors import QueryStoppedError
 from headrace.spark.hosting.history_export import history_of
 from headrace.spark.hosting.history_sample import Sample, sample_of
 from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.parcels import decode_parcel, decode_tally, is_tally
 from headrace.spark.hosting.placement import partitions_for
-from headrace.spark.hosting.progress import Board
+from headrace.spark.hosting.progress_board import Board
 from headrace.spark.jobs.attach import attached
 from headrace.spark.jobs.driven_clock import DrivenClock, inputs_of
 from headrace.spark.jobs.recorded_input import Landing, landed
-from headrace.spark.jobs.running import Progress
+from headrace.spark.jobs.running_query import Progress
 from headrace.spark.runtime.event_time import low_watermark_of
-from headrace.spark.runtime.files import scratch
-from headrace.spark.runtime.session import files_managed, most_partitions, partitions_set
+from headrace.spark.runtime.job_files import scratch
+from headrace.spark.runtime.spark_session import files_managed, most_partitions, partitions_set
 from headrace.wire.effects import SourceEvent
 
 _LOOK_EVERY_S = 0.02

@@ -16,10 +16,10 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from headrace import MAX_TIME, MIN_TIME, Rope
-from headrace.dataflow.codecs import Carrier, ValueCodec, is_plain
 from headrace.dataflow.contents import Contents
 from headrace.dataflow.elements import GLOBAL, Window
 from headrace.dataflow.panes import Pane
+from headrace.dataflow.value_codecs import Carrier, ValueCodec, is_plain
 from headrace.dataflow.window_states import NOTHING_DUE, Due, WindowState, in_order
 
 CHUNKED = 2

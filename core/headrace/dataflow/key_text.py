@@ -19,8 +19,8 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace import Record
-from headrace.dataflow.codecs import ValueCodec
 from headrace.dataflow.elements import Element
+from headrace.dataflow.value_codecs import ValueCodec
 
 KEYS = "a str, int, bool, None, bytes or date, or a plain tuple or frozenset of these"
 """The valid keys, as text for error messages."""

@@ -7,10 +7,9 @@ from typing import Any
 
 from headrace import Codec, Computation, DuplicateNameError, Pipeline, TypedCodec, same_key
 from headrace.dataflow.checks import check_grouping, percentiles
-from headrace.dataflow.codecs import ValueCodec
+from headrace.dataflow.dataflow_errors import DataflowError
 from headrace.dataflow.engines import Engine, MicroBatch
 from headrace.dataflow.enriching import Enrich, Enrichment, Spread
-from headrace.dataflow.errors import DataflowError
 from headrace.dataflow.grouping import Grouping
 from headrace.dataflow.panes import Accumulation, Pane
 from headrace.dataflow.pardo import MoveInTime, Step, Tagging, Typed
@@ -23,6 +22,7 @@ from headrace.dataflow.transforms import (
     TaggedParDo,
 )
 from headrace.dataflow.triggers import goes_by_arrival
+from headrace.dataflow.value_codecs import ValueCodec
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,9 +7,9 @@ from typing import ClassVar
 import msgspec
 
 from headrace import Encoded
-from headrace.dataflow.chunks import CHUNKED, EMPTY, ChunkedRow, LineCodec, Unread
-from headrace.dataflow.codecs import Carrier, ValueCodec, encode_plain
 from headrace.dataflow.panes import Pane
+from headrace.dataflow.value_codecs import Carrier, ValueCodec, encode_plain
+from headrace.dataflow.window_chunks import CHUNKED, EMPTY, ChunkedRow, LineCodec, Unread
 from headrace.dataflow.window_states import NOTHING_DUE, Due, WindowState
 
 MOST = 32

@@ -20,7 +20,7 @@ from headrace.dataflow import (
     key_of,
     read,
 )
-from headrace.dataflow.keys import key_text
+from headrace.dataflow.key_text import key_text
 from headrace_properties.reference import run_reference
 from headrace_properties.search.application import Application
 from headrace_properties.search.steering import Steering

@@ -26,9 +26,9 @@ from headrace.dataflow import (
     WindowFn,
     WindowState,
 )
-from headrace.dataflow.chunks import ChunkedRow
-from headrace.dataflow.codecs import ValueCodec
-from headrace.dataflow.rows import RowCodec
+from headrace.dataflow.row_codec import RowCodec
+from headrace.dataflow.value_codecs import ValueCodec
+from headrace.dataflow.window_chunks import ChunkedRow
 
 MOST = 8
 VALUES = ValueCodec()

@@ -16,11 +16,16 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.spark.errors import SessionRunningError, SessionSettingsError, SparkVersionError, WrongSetting
+from headrace.spark.host_errors import (
+    SessionRunningError,
+    SessionSettingsError,
+    SparkVersionError,
+    WrongSetting,
+)
 from headrace.spark.io_errors import SinkError
-from headrace.spark.runtime.files import scratch
 from headrace.spark.runtime.java import archive_for, find_java, home_for_spark
-from headrace.spark.runtime.settings import DEFAULTS, REQUIRED
+from headrace.spark.runtime.job_files import scratch
+from headrace.spark.runtime.required_settings import DEFAULTS, REQUIRED
 from headrace.spark.runtime.stderr import quietened_stderr
 
 OLDEST_SPARK = (4, 3)

@@ -16,12 +16,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.api.errors import HeadraceError, UserCodeError
 from headrace.api.time import MILLISECOND
-from headrace.spark.errors import JobStoppedError, QueryStoppedError
-from headrace.spark.jobs.job import DeploymentSettings
+from headrace.spark.host_errors import JobStoppedError, QueryStoppedError
+from headrace.spark.jobs.deployment_settings import DeploymentSettings
 from headrace.spark.runtime.failures import error_from
 from headrace.spark.runtime.file_errors import storage_error_of
 from headrace.spark.runtime.hadoop import Place
-from headrace.spark.runtime.session import files_managed, partitions_set
+from headrace.spark.runtime.spark_session import files_managed, partitions_set
 
 _LOOK_EVERY_S = 0.02
 _MICRO_BATCH_S = 120.0

@@ -27,8 +27,8 @@ from headrace.dataflow import (
     WindowState,
     read,
 )
-from headrace.dataflow.codecs import ValueCodec
 from headrace.dataflow.contents import Contents
+from headrace.dataflow.value_codecs import ValueCodec
 from headrace_properties.reference import run_reference
 from headrace_sim import FeedBuilder
 

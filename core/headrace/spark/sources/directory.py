@@ -37,9 +37,9 @@ from headrace.spark.io_errors import (
     SourceMissingError,
     SourceUnreadableError,
 )
-from headrace.spark.runtime.files import scheme_of
+from headrace.spark.runtime.job_files import scheme_of
 from headrace.spark.sources.data_source import Offset, to_offset
-from headrace.spark.sources.rows import BATCH_ROWS, InjectionPlan, NewRecord, RowWriter
+from headrace.spark.sources.injected_rows import BATCH_ROWS, InjectionPlan, NewRecord, RowWriter
 from headrace.wire.messages import Progress
 
 TASK_RECORDS = 50_000

@@ -20,14 +20,19 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from headrace.api.records import Clock
 from headrace.api.time import MAX_TIME, MIN_TIME
-from headrace.spark.errors import SparkHostError
+from headrace.spark.host_errors import SparkHostError
 from headrace.spark.hosting.chunks import IntervalHeader, chunk_of, decode_header, rows_of
 from headrace.spark.hosting.fused import HEADERS, decode_headers
 from headrace.spark.hosting.layout import computation_of, interval_of, number_of
-from headrace.spark.jobs.job import check_computation, checkpoint_of, last_committed, shape_of_job
+from headrace.spark.jobs.deployment_settings import (
+    check_computation,
+    checkpoint_of,
+    last_committed,
+    shape_of_job,
+)
 from headrace.spark.runtime.file_errors import storage_error_of
-from headrace.spark.runtime.files import scratch
 from headrace.spark.runtime.hadoop import HadoopPath, Place, job_directory
+from headrace.spark.runtime.job_files import scratch
 from headrace.store.mediator import StoredRow
 
 _GROUP, _DATA = "user_map_key.group", "user_map_value.data"
