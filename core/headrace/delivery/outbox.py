@@ -20,6 +20,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from headrace.api.time import MAX_TIME
 from headrace.deadlines import brought_forward
 from headrace.delivery.routing import Routing
 from headrace.wire.rows import Production
@@ -128,15 +129,13 @@ class Outbox(Generic[HolderT]):
         queue, due_us = self._queues[level], now + self._pauses_us[level]
         return max(due_us, queue[-1].due_us) if queue else due_us
 
-    def next_due(self) -> int | None:
-        """Return when `due` will next return a production, microseconds; ``None``: nothing is pending."""
-        if not any(self._queues):
-            return None
-        earliest: int | None = None
+    def next_due(self) -> int:
+        """Return when `due` will next return a production, microseconds; `MAX_TIME`: nothing is pending."""
+        earliest = MAX_TIME
         for queue in self._queues:
             while queue and queue[0].done:
                 queue.popleft()
-            if queue and (earliest is None or queue[0].due_us < earliest):
+            if queue and queue[0].due_us < earliest:
                 earliest = queue[0].due_us
         return earliest
 

@@ -440,12 +440,9 @@ class Injector:
         self._store.reply(now, reply)
 
     def _ask_to_wake(self) -> None:
-        again_us = self._store.next_due()
-        needed_us = MAX_TIME if again_us is None else again_us
+        needed_us = self._store.next_due()
         if self.phase is Phase.RUNNING:
-            retry_us = self._outbox.next_due()
-            needed_us = min(needed_us, self._heartbeat_due.due_us)
-            needed_us = needed_us if retry_us is None else min(needed_us, retry_us)
+            needed_us = min(needed_us, self._heartbeat_due.due_us, self._outbox.next_due())
             if self._has_news:
                 needed_us = min(needed_us, self._journal_due.due_us)
             if self._has_unreported:
@@ -483,8 +480,7 @@ class Injector:
             ]
             due_us += [self._journal_due.due_us] if self._has_news else []
             due_us += [self._report_due.due_us] if self._has_unreported else []
-            first_us = min(us for us in due_us if us is not None)
-            assert self._wakes.next_us <= first_us, f"{self.address} would wake too late"
+            assert self._wakes.next_us <= min(due_us), f"{self.address} would wake too late"
             for deadline in (self._heartbeat_due, self._journal_due, self._report_due):
                 deadline.check_invariants(self._now)
         for sent in self._outbox:

@@ -361,7 +361,7 @@ class Master(Replica):
         """Assert what must hold between events."""
         super().check_invariants()
         turn_us = self._ticked_us + self._options.heartbeat_period_us if self.is_active else MAX_TIME
-        due_us = min(self._election.due_us, turn_us) if self._store.next_due() is None else turn_us
+        due_us = min(self._election.due_us, turn_us) if self._store.next_due() == MAX_TIME else turn_us
         assert self._wakes.next_us <= max(due_us, self._now + 1), f"{self.address} would wake too late"
         assert self.is_active or (self._mint is None and self.table == m.Table() and not self._verbs)
         if self._mint:

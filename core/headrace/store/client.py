@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from headrace.api.time import MAX_TIME
 from headrace.deadlines import brought_forward
 from headrace.wire.effects import Effect, Send
 from headrace.wire.messages import STORE, Reply, Request, Unavailable
@@ -112,9 +113,9 @@ class StoreClient:
             asked.asked_us = min(asked.asked_us, now)
             asked.due_us = brought_forward(asked.due_us, now, asked.timeout_us)
 
-    def next_due(self) -> int | None:
-        """Return when the next request is resent, microseconds; ``None`` if all are answered."""
-        return min([asked.due_us for asked in self._open.values()]) if self._open else None
+    def next_due(self) -> int:
+        """Return when the next request is resent, microseconds; `MAX_TIME` if all are answered."""
+        return min([asked.due_us for asked in self._open.values()]) if self._open else MAX_TIME
 
     def sweep(self, now: int) -> None:
         """Resend the requests that have waited too long."""
@@ -135,7 +136,7 @@ class StoreClient:
         queued = [asked for queue in self._due.values() for asked in queue if asked.is_open]
         assert sorted(asked.request.request for asked in queued) == sorted(self._open), "a request is lost"
         assert [*self._due] == sorted(self._due)
-        first_us = min((asked.due_us for asked in queued), default=None)
+        first_us = min((asked.due_us for asked in queued), default=MAX_TIME)
         assert self.next_due() == first_us, f"a request is due at {first_us}, and nobody will look then"
 
     def __len__(self) -> int:

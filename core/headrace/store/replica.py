@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from headrace.api.options import EngineOptions
-from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.api.time import MIN_TIME
 from headrace.deadlines import Wakes
 from headrace.dispatch import Transition, undeclared
 from headrace.history import History, ProcessStarted
@@ -107,8 +107,7 @@ class Replica:
         self._election.set_clock_back(now)
 
     def _ask_to_wake(self, now: int) -> None:
-        asked_again_us = self._store.next_due()
-        due_us = min(self._election.due_us, MAX_TIME if asked_again_us is None else asked_again_us)
+        due_us = min(self._election.due_us, self._store.next_due())
         due_us = max(min(due_us, self._next_turn(now)), now + 1)
         if self._wakes.asks(due_us):
             self._effects.append(WakeAt(due_us))

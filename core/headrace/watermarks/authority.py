@@ -346,7 +346,7 @@ class WatermarkAuthority(Replica):
         super().check_invariants()
         due_us = [self._election.due_us, self._store.next_due()]
         due_us += [self._look_due.due_us] if self._has_news and self._journaling is None else []
-        first_us = max(min(us for us in due_us if us is not None), self._now + 1)
+        first_us = max(min(due_us), self._now + 1)
         assert self._wakes.next_us <= first_us or self._election.standing is Standing.NEW, (
             f"{self.address} would wake too late"
         )

@@ -21,12 +21,12 @@ from headrace.wire import messages as m
 from headrace.wire.effects import Halt
 from headrace.wire.rows import Production, RowImage, Version
 from headrace.worker.cache import CachedRow
-from headrace.worker.pace import Pace, PaceInput, moved
 from headrace.worker.running import MOST_IN_STEP, StepRun, StepSettings
 from headrace.worker.sending import Sending
 from headrace.worker.slot import KeySlot
 from headrace.worker.soft_state import SoftState
-from headrace.worker.step import KeyStep, StepInput, StepState
+from headrace.worker.states import PACE, Pace, PaceInput, StepInput, StepState, moved
+from headrace.worker.step import KeyStep
 
 # Asked for with each record: a global name is found faster than an enumeration's member.
 _OPEN, _LINGERING, _AWAITING_WAKE, _AWAITING_ANSWER = Pace
@@ -129,14 +129,18 @@ class Commits:
         if pace is _AWAITING_ANSWER:
             return True
         if pace is not _OPEN and now >= self._linger_until:
-            pace = self.pace = moved(pace, PaceInput.LINGERED)
+            pace = self._move(PaceInput.LINGERED)
         waiting = len(self._ready) + len(self._committable)
         if pace is _OPEN or waiting >= self.batch:
             return False
         if waiting and pace is _LINGERING:
-            self.pace = moved(pace, PaceInput.STEPS_CAME)
+            self._move(PaceInput.STEPS_CAME)
             self.shared.wake_at(self._linger_until)
         return True
+
+    def _move(self, input_: PaceInput) -> Pace:
+        self.pace = moved(PACE, self.pace, input_, "commits")
+        return self.pace
 
     def _turn(self, now: int, slot: KeySlot) -> None:
         if slot.busy:
@@ -282,7 +286,7 @@ class Commits:
         self._stragglers = deque((min(sent, now), step) for sent, step in self._stragglers)
         self._delivered_since = min(self._delivered_since, now)
         self._linger_until = min(self._linger_until, now + options.commit_linger_us)
-        self.pace = moved(self.pace, PaceInput.CLOCK_SET_BACK)
+        self._move(PaceInput.CLOCK_SET_BACK)
         latest_us = now + options.user_code_retry_us
         self._resting = deque((min(until, latest_us), slot) for until, slot in self._resting)
 
@@ -324,14 +328,14 @@ class Commits:
         self._writes += 1
         self._linger_until = now + self.shared.options.commit_linger_us
         room = self._writes < self._most_writes
-        self.pace = moved(self.pace, PaceInput.WROTE if room else PaceInput.WROTE_LAST)
+        self._move(PaceInput.WROTE if room else PaceInput.WROTE_LAST)
 
         def written(now: int, reply: m.Reply) -> None:
             if isinstance(reply, m.Refused):
                 self._on_refused()
                 return
             self._writes -= 1
-            self.pace = moved(self.pace, PaceInput.ANSWERED)
+            self._move(PaceInput.ANSWERED)
             for step in to_write:
                 step.advance(_WRITTEN)
                 step.slot.stored = True

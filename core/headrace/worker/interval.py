@@ -19,12 +19,12 @@ from headrace.rules import Act
 from headrace.wire import messages as m
 from headrace.wire.rows import Production, RowImage
 from headrace.worker.commits import Commits
-from headrace.worker.interval_state import INTERVAL, AssignmentState, IntervalInput
 from headrace.worker.recovery import Recovery, ScannedRows
 from headrace.worker.sending import Sending
 from headrace.worker.shared import Shared
 from headrace.worker.slot import KeySlot, QueuedDelivery
 from headrace.worker.soft_state import SoftState
+from headrace.worker.states import INTERVAL, AssignmentState, IntervalInput, moved
 from headrace.worker.step import Holder
 
 # Asked for with each record: a global name is found faster than an enumeration's member.
@@ -172,10 +172,7 @@ class OwnedInterval:
 
     def move(self, input_: IntervalInput) -> None:
         """Move on by the table; any other move is our bug."""
-        try:
-            self.state = INTERVAL[self.state, input_]
-        except KeyError:
-            raise AssertionError(f"an interval cannot take {input_.name} in {self.state.name}") from None
+        self.state = moved(INTERVAL, self.state, input_, "an interval")
 
     # Deliveries (6.1.1)
 
@@ -258,8 +255,8 @@ class OwnedInterval:
 
     def next_turn(self, now: int) -> int:
         """When `pump` can go on by itself, microseconds; `MAX_TIME`: something must come first."""
-        wall = self.soft.timers.next_wall()
-        return min(self.commits.lingers_until, MAX_TIME if wall is None or wall <= now else wall)
+        wall_us = self.soft.timers.next_due()
+        return min(self.commits.lingers_until, wall_us if wall_us > now else MAX_TIME)
 
     def forget_idle(self) -> None:
         """Forget the keys of which all is in the store."""

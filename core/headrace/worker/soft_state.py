@@ -206,15 +206,14 @@ class SoftState:
 
     def fire_wall_timers(self, now: int) -> None:
         """The worker's clock has moved on."""
-        wall = self.timers.next_wall()
-        if wall is not None and wall <= now:
+        if self.timers.next_due() <= now:
             self.mark_due(now)
 
     def wake_for_wall_timers(self, now: int) -> None:
         """Ask to be woken for the next wall timer."""
-        wall = self.timers.next_wall()
-        if wall is not None and wall > now:
-            self.shared.wake_at(wall)
+        due_us = self.timers.next_due()
+        if due_us > now:
+            self.shared.wake_at(due_us)
 
     def mark_due(self, now: int) -> None:
         """Let the keys run whose timers have come."""

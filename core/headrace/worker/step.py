@@ -3,64 +3,18 @@
 Rules of this file:
 
 * What a step changes is one row delta, or nothing at all.
-* The step's life is the table `STEP`. Strong: run, commit. Weak (6.1.3): run, wait for the ACKs of what it sent, commit; a
-  straggler is checkpointed by that commit instead of being waited for.
+* The step's life is the table `STEP`.
 * Nothing is ACKed before the step is done.
 
 What is built for each record is a struct: like a class with slots, but built several times faster.
 """
-
-import enum
 
 import msgspec
 
 from headrace.wire.rows import Production, RowDelta, StoredTimer, Version
 from headrace.worker.running import StepRun
 from headrace.worker.slot import KeySlot
-
-
-class StepState(enum.IntEnum):
-    """Where a step is."""
-
-    RUNNING = enum.auto()
-    """User code runs."""
-    AWAITING_ACKS = enum.auto()
-    """Weak: its productions were sent and are not all ACKed."""
-    COMMITTABLE = enum.auto()
-    """It waits for a write to share."""
-    COMMITTING = enum.auto()
-    """Its write is under way."""
-    DONE = enum.auto()
-    """It is durable, or needed no write."""
-
-
-class StepInput(enum.IntEnum):
-    """What moves a step on."""
-
-    SENT = 0
-    """Weak productions are on their way."""
-    COMPLETE = 1
-    """Nothing is left to wait for before the commit."""
-    STRAGGLING = 2
-    """Some production was not ACKed in time; it will be checkpointed (Figure 11)."""
-    WRITE = 3
-    """Its write was sent."""
-    WRITTEN = 4
-    """Its write is durable."""
-    SKIP_WRITE = 5
-    """It changed nothing that would have to be durable."""
-
-
-STEP: dict[tuple[StepState, StepInput], StepState] = {
-    (StepState.RUNNING, StepInput.SENT): StepState.AWAITING_ACKS,  # 6.1.3: optimistically, prior to persisting
-    (StepState.RUNNING, StepInput.COMPLETE): StepState.COMMITTABLE,  # 6.1.1: pending changes are committed
-    (StepState.AWAITING_ACKS, StepInput.COMPLETE): StepState.COMMITTABLE,
-    (StepState.AWAITING_ACKS, StepInput.STRAGGLING): StepState.COMMITTABLE,  # 6.1.3: checkpoint a small percentage
-    (StepState.COMMITTABLE, StepInput.WRITE): StepState.COMMITTING,
-    (StepState.COMMITTABLE, StepInput.SKIP_WRITE): StepState.DONE,  # 6.1.3: a stateless filter
-    (StepState.COMMITTING, StepInput.WRITTEN): StepState.DONE,
-}  # fmt: skip
-
+from headrace.worker.states import STEP, StepInput, StepState
 
 _FOLLOWING = [{state: after for (state, given), after in STEP.items() if given is kind} for kind in StepInput]
 """The table by input: what is looked up four times a record is looked up without building a pair."""

@@ -7,6 +7,7 @@ the key's own timers.
 from heapq import heappop, heappush
 
 from headrace.api.records import Clock
+from headrace.api.time import MAX_TIME
 from headrace.rules import Rules
 from headrace.wire.rows import StoredTimer
 from headrace.worker.slot import KeySlot
@@ -42,9 +43,9 @@ class TimerQueue:
                 keys.append(heappop(heap)[1])
         return keys
 
-    def next_wall(self) -> int | None:
-        """When the next wall timer may be due, microseconds; ``None``: there is none."""
-        return self.wall[0][0] if self.wall else None
+    def next_due(self) -> int:
+        """When the next wall timer may be due, microseconds; `MAX_TIME`: there is none."""
+        return self.wall[0][0] if self.wall else MAX_TIME
 
 
 def due_timers(rules: Rules, slot: KeySlot, watermark: int, now: int) -> list[StoredTimer]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
-from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.api.time import MIN_TIME
 from headrace.deadlines import QUIET_PERIODS, ClockWaiter, Deadline
 from headrace.delivery.deployed import Deployed, deployed
 from headrace.delivery.outbox import Outbox
@@ -25,8 +25,8 @@ from headrace.wire import messages as m
 from headrace.wire.effects import Deliveries, Effect, Event, Send, Start, Wake
 from headrace.wire.rows import Production
 from headrace.worker.interval import WORKING, OwnedInterval
-from headrace.worker.interval_state import AssignmentState, IntervalInput
 from headrace.worker.shared import Load, Shared
+from headrace.worker.states import AssignmentState, IntervalInput
 from headrace.worker.step import Holder
 
 
@@ -222,12 +222,10 @@ class Worker:
                 interval.forget_idle()
 
     def _ask_to_wake(self, now: int) -> None:
-        shared, swept_us, due_us = self._shared, MAX_TIME, self._heartbeat_due.due_us
+        shared, due_us = self._shared, self._heartbeat_due.due_us
         if self._has_news:
             due_us = min(due_us, self._report_due.due_us)
-        for next_us in (shared.outbox.next_due(), shared.store.next_due()):
-            if next_us is not None:
-                swept_us = min(swept_us, next_us)
+        swept_us = min(shared.outbox.next_due(), shared.store.next_due())
         for interval in self._intervals.values():
             swept_us = min(swept_us, interval.commits.next_due())
             due_us = min(due_us, interval.next_turn(now))
@@ -537,8 +535,7 @@ class Worker:
         self._shared.store.check_invariants()
         outstanding = [self._shared.store.next_due(), *(pending.due_us for pending in self._shared.outbox)]
         outstanding += [interval.commits.next_due() for interval in self._intervals.values()]
-        swept_us = min((due_us for due_us in outstanding if due_us is not None), default=MAX_TIME)
-        due_us = min(max(swept_us, self._sweep_due.due_us), self._heartbeat_due.due_us)
+        due_us = min(max(min(outstanding), self._sweep_due.due_us), self._heartbeat_due.due_us)
         due_us = min(due_us, self._report_due.due_us) if self._has_news else due_us
         for interval in self._intervals.values():
             due_us = min(due_us, interval.next_turn(self._now))

@@ -4,6 +4,7 @@ import weakref
 
 import pytest
 
+from headrace.api.time import MAX_TIME
 from headrace.store.client import StoreClient
 from headrace.wire.effects import Effect, Send
 from headrace.wire.messages import STORE, Read, Refused, Reply, Request, RowRead, Unavailable
@@ -118,7 +119,7 @@ def test_the_requests_of_an_owner_that_is_gone_are_neither_repeated_nor_answered
 
 def test_it_says_when_it_will_ask_again_and_when_it_asked() -> None:
     desk = Desk()
-    assert desk.client.next_due() is None
+    assert desk.client.next_due() == MAX_TIME
     first, second = desk.ask(0, "a"), desk.ask(60, "b")
     assert desk.client.next_due() == TIMEOUT_US
     desk.sweep(130)
@@ -126,7 +127,7 @@ def test_it_says_when_it_will_ask_again_and_when_it_asked() -> None:
     desk.client.reply(150, RowRead(second.request, None))
     assert (desk.client.asked_us, desk.client.next_due()) == (60, 130 + TIMEOUT_US)
     desk.client.reply(150, RowRead(first.request, None))
-    assert (desk.client.asked_us, desk.client.next_due()) == (130, None)
+    assert (desk.client.asked_us, desk.client.next_due()) == (130, MAX_TIME)
 
 
 def test_a_request_may_have_a_time_out_of_its_own_and_the_shorter_ones_go_first() -> None:

@@ -76,8 +76,7 @@ class Replica:
     @property
     def due_us(self) -> int:
         """When it next has something to do."""
-        again = self.store.next_due()
-        return self.election.due_us if again is None else min(again, self.election.due_us)
+        return min(self.store.next_due(), self.election.due_us)
 
 
 def election(address: str = "master-0", options: EngineOptions = OPTIONS) -> Replica:

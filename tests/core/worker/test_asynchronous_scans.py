@@ -17,7 +17,7 @@ from headrace.history import (
 )
 from headrace.wire import messages as m
 from headrace.wire.effects import Effect, Send, Wake
-from headrace.worker.interval_state import AssignmentState
+from headrace.worker.states import AssignmentState
 from tests.core.driver import QUIET, Rig, ack, click, counter, outside_acks, result, sent, watermark
 from tests.core.worker.test_recovery import COUNTER, HEIR
 

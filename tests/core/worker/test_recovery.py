@@ -11,7 +11,7 @@ from headrace.wire import messages as m
 from headrace.wire.effects import Effect, Send, Wake
 from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import STORE, MintChange
-from headrace.worker.interval_state import AssignmentState
+from headrace.worker.states import AssignmentState
 from tests.core.driver import (
     QUIET,
     Rig,

@@ -23,7 +23,7 @@ from headrace.history import History, RoleClaimed, VersionAdopted
 from headrace.store.mediator import MASTER_ROLE
 from headrace.wire.effects import Effect, Event, Wake
 from headrace.wire.messages import STORE, ChangeTopology, MergeIntervals, MoveInterval, Refused, SplitInterval
-from headrace.worker.interval_state import IntervalInput
+from headrace.worker.states import IntervalInput
 from headrace.worker.worker import Worker
 from headrace_properties.proof.mutation.watched_options import watched
 from headrace_properties.proof.oracles import EXPECTED, try_workload

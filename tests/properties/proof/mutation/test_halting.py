@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.worker import execution, running
+from headrace.worker import running
 from headrace_properties.proof.mutation.halting import try_halting
 from headrace_properties.proof.oracles import fired
 
@@ -12,7 +12,7 @@ def test_the_sound_engine_stops_with_the_right_error() -> None:
 
 
 def test_an_error_that_names_another_key_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = execution.final_error
+    right = running.final_error
     monkeypatch.setattr(running, "final_error", lambda where, _, *rest: right(where, "z", *rest))
     assert [bool(fired(try_halting(seed))) for seed in range(5)] == [True, True, False, False, False]
 
