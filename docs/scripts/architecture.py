@@ -43,7 +43,6 @@ PACKAGES = (
                 ("examples", "with promises"),
                 ("nexmark", "its queries"),
                 ("chaos", "Spark, killed"),
-                ("pictures", "runs as pictures"),
             ),
         ),
     ),
@@ -57,7 +56,7 @@ PACKAGES = (
                 ("proof", "of the house: broken protocols"),
             ),
             (
-                ("explain", "causes in words"),
+                ("explain", "causes in words and pictures"),
                 ("user_code", "users' own bugs"),
                 ("spark_jobs", "Spark's own API"),
             ),

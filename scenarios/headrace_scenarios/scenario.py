@@ -12,9 +12,9 @@ from pathlib import Path
 from headrace import Pipeline
 from headrace.history import History
 from headrace_properties.checkers import judge
+from headrace_properties.explain.pictures.timeline import TimelineLane, render
 from headrace_properties.proof.mutants import MUTANTS
 from headrace_properties.verdict import Verdict, Violated
-from headrace_scenarios.pictures.timeline import TimelineLane, render
 from headrace_sim import SOUND, Cluster, Protocol
 
 

@@ -18,8 +18,8 @@ import pytest
 from headrace import SECOND
 from headrace.history import Applied, History
 from headrace_properties.explain.causality import numbers_of
+from headrace_properties.explain.pictures.spacetime import spacetime_html
 from headrace_scenarios.catalogue import SCENARIOS
-from headrace_scenarios.pictures.spacetime import spacetime_html
 from headrace_scenarios.scenario import ScenarioRun
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -28,9 +28,9 @@ from headrace_cli.terminal.exit import (
 )
 from headrace_cli.terminal.files import ForceOption, OutputFiles
 from headrace_cli.terminal.live_progress import RunProgress
+from headrace_properties.explain.pictures.event_time import check_chart
+from headrace_properties.explain.pictures.run_chart import chart_of
 from headrace_properties.user_code.comparison import same_output
-from headrace_scenarios.pictures.event_time import check_chart
-from headrace_scenarios.pictures.run_chart import chart_of
 
 app = typer.Typer(add_completion=False)
 

@@ -28,8 +28,8 @@ from headrace_cli.terminal.render import (
     print_verdicts,
     print_violations,
 )
+from headrace_properties.explain.pictures.event_time import ChartError, check_chart
 from headrace_scenarios.catalogue import SCENARIOS
-from headrace_scenarios.pictures.event_time import ChartError, check_chart
 from headrace_scenarios.scenario import Scenario, ScenarioRun
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Run scenarios from the papers.")

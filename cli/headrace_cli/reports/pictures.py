@@ -13,11 +13,11 @@ from headrace.history import Event
 from headrace_cli.terminal.files import ForceOption, OutputFiles, write_bytes
 from headrace_cli.terminal.render import print_heading, print_text
 from headrace_properties.explain.narrative import Narrative, narrate
+from headrace_properties.explain.pictures.perfetto import perfetto_json
+from headrace_properties.explain.pictures.spacetime import spacetime_html
+from headrace_properties.explain.pictures.spacetime.still import spacetime_svg
 from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.verdict import Verdict
-from headrace_scenarios.pictures.perfetto import perfetto_json
-from headrace_scenarios.pictures.spacetime import spacetime_html
-from headrace_scenarios.pictures.spacetime.still import spacetime_svg
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from headrace_cli.terminal.documents import finding_document
 from headrace_cli.terminal.files import OutputFiles, write_bytes
 from headrace_properties.findings import Finding
 from headrace_properties.replays import ReplayFile
+from headrace_properties.spark_jobs.side_by_side import side_by_side_html
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import SparkSource
-from headrace_scenarios.pictures.side_by_side import side_by_side_html
 
 if TYPE_CHECKING:
     from headrace_properties.spark_jobs.explaining import Explanation

@@ -6,8 +6,8 @@ A can free what it holds. When B then restarts, it recovers the record from the 
 
 from headrace import SECOND, Pipeline, Productions, format_time
 from headrace import history as h
+from headrace_properties.explain.pictures.timeline import STORE_LANE, TimelineLane
 from headrace_scenarios.figures.figure12 import Forwarder
-from headrace_scenarios.pictures.timeline import STORE_LANE, TimelineLane
 from headrace_scenarios.scenario import Scenario, Story
 from headrace_sim import ClusterOptions, FeedBuilder, Protocol, start
 from headrace_sim.faults import DelayCommit

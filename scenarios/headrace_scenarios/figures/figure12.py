@@ -10,7 +10,7 @@ import json
 from headrace import SECOND, Computation, Context, EngineOptions, Pipeline, Record, Timer, format_time
 from headrace import history as h
 from headrace.wire.messages import Progress, SplitInterval
-from headrace_scenarios.pictures.timeline import STORE_LANE, TimelineLane
+from headrace_properties.explain.pictures.timeline import STORE_LANE, TimelineLane
 from headrace_scenarios.scenario import Scenario, Story
 from headrace_sim import ClusterOptions, FeedBuilder, Protocol, start
 from headrace_sim.faults import DelayCommit, Partition

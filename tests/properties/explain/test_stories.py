@@ -5,6 +5,7 @@ from headrace import history as h
 from headrace.history import History
 from headrace_properties.explain.fault_sentences import struck
 from headrace_properties.explain.narrative import LONGEST, Narrative, narrate
+from headrace_properties.explain.pictures.spacetime import document_of
 from headrace_properties.explain.tenures import Outage, outages_of
 from headrace_properties.promises import Moment, Promise, always, at_end, judge_promises
 from headrace_properties.search.application import Application, PipelineTrial
@@ -12,7 +13,6 @@ from headrace_properties.search.judging import by_cause, run_plan
 from headrace_properties.search.plans import Plan
 from headrace_properties.verdict import Verdict
 from headrace_scenarios.catalogue import SCENARIOS
-from headrace_scenarios.pictures.spacetime import document_of
 from headrace_sim import ClusterOptions, FaultSchedule, Feed, FeedBuilder, simulate
 from headrace_sim import faults as f
 from headrace_sim.faults import KINDS

@@ -1,7 +1,7 @@
 """Two runs of a Spark job are drawn side by side."""
 
 from headrace_properties.spark_jobs.explaining import Run
-from headrace_scenarios.pictures.side_by_side import side_by_side_html
+from headrace_properties.spark_jobs.side_by_side import side_by_side_html
 
 
 def test_step_of_another_driver_is_the_same_step() -> None:

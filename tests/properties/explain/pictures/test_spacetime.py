@@ -11,10 +11,10 @@ import pytest
 
 from headrace import MAX_TIME, SECOND, Computation, Context, PickleCodec, Pipeline, Record
 from headrace.history import Applied, IntervalMinted, Output, ProcessStarted, ScanEnded
+from headrace_properties.explain.pictures.spacetime import document_of, lanes_of, spacetime_html
+from headrace_properties.explain.pictures.spacetime.still import spacetime_svg
 from headrace_properties.printable import visible
 from headrace_scenarios.catalogue import SCENARIOS
-from headrace_scenarios.pictures.spacetime import document_of, lanes_of, spacetime_html
-from headrace_scenarios.pictures.spacetime.still import spacetime_svg
 from headrace_scenarios.scenario import ScenarioRun
 from headrace_sim import FeedBuilder, simulate
 from tests.properties.stories import healthy, record

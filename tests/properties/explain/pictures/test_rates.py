@@ -8,10 +8,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from headrace_properties.explain.causality import numbers_of
+from headrace_properties.explain.pictures.spacetime import spacetime_html
+from headrace_properties.explain.pictures.spacetime.still import spacetime_svg
 from headrace_properties.search.inevitability import FailureRates, RatePoint
 from headrace_scenarios.catalogue import SCENARIOS
-from headrace_scenarios.pictures.spacetime import spacetime_html
-from headrace_scenarios.pictures.spacetime.still import spacetime_svg
 from headrace_scenarios.scenario import ScenarioRun
 
 SVG = "{http://www.w3.org/2000/svg}"

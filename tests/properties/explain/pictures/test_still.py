@@ -13,9 +13,9 @@ import pytest
 from PIL import ImageFont
 
 from headrace.history import Acked, AckSent, History, IntervalMinted, Output
+from headrace_properties.explain.pictures.spacetime.still import spacetime_svg
 from headrace_properties.verdict import Violated
 from headrace_scenarios.catalogue import SCENARIOS
-from headrace_scenarios.pictures.spacetime.still import spacetime_svg
 from headrace_scenarios.scenario import ScenarioRun
 from tests.properties.stories import healthy
 

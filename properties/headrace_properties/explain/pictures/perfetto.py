@@ -15,8 +15,8 @@ from headrace import MAX_TIME, MIN_TIME, SECOND
 from headrace import history as h
 from headrace_properties.explain.causality import LinkKind, links_of, messages_of
 from headrace_properties.explain.event_summaries import phrase
+from headrace_properties.explain.pictures.spacetime import lanes_of
 from headrace_properties.explain.tenures import outages_of, tenures_of
-from headrace_scenarios.pictures.spacetime import lanes_of
 
 _EVENTS, _FAULTS = 1, 2
 """Threads of a process: its events and its faults."""

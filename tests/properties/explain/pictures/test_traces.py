@@ -9,7 +9,7 @@ import pytest
 
 from headrace.history import History
 from headrace_properties.explain.causality import links_of, messages_of
-from headrace_scenarios.pictures.perfetto import perfetto_json
+from headrace_properties.explain.pictures.perfetto import perfetto_json
 
 # Perfetto: the Trace Event Format, JSON Object Format
 

@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from html import escape
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from headrace_properties.printable import visible
-
-if TYPE_CHECKING:  # it needs PySpark
-    from headrace_properties.spark_jobs.explaining import Run
+from headrace_properties.spark_jobs.explaining import Run
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>
@@ -51,7 +48,7 @@ _ANCHORS = (
 """What has a link: its anchor, the class of its cell, and the text."""
 
 
-def side_by_side_html(runs: "Sequence[Run]", *, title: str, said: str, difference: Sequence[str] = ()) -> str:
+def side_by_side_html(runs: Sequence[Run], *, title: str, said: str, difference: Sequence[str] = ()) -> str:
     """Return the page.
 
     Args:

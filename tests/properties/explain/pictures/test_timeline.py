@@ -7,8 +7,8 @@ import pytest
 from headrace import KeyInterval
 from headrace import history as h
 from headrace.wire.messages import Progress
+from headrace_properties.explain.pictures.timeline import STORE_LANE, TimelineLane, render
 from headrace_scenarios.catalogue import SCENARIOS
-from headrace_scenarios.pictures.timeline import STORE_LANE, TimelineLane, render
 
 STORIES: dict[tuple[str, str], list[tuple[str, str]]] = {
     ("zombie-timer", ""): [

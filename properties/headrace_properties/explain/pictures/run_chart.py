@@ -9,8 +9,8 @@ from headrace import MAX_TIME, MIN_TIME, SECOND, HeadraceError, Pipeline
 from headrace.dataflow import GLOBAL, Pane
 from headrace.history import Applied, Delivered, Event, Injected, InputWatermarkAdvanced
 from headrace.wire.rows import Production
+from headrace_properties.explain.pictures.event_time import DrawnResult, EventTimeChart, PlottedElement
 from headrace_properties.printable import visible
-from headrace_scenarios.pictures.event_time import DrawnResult, EventTimeChart, PlottedElement
 
 _LABEL = 3
 """Choice: a value with more characters does not fit into an element's circle."""

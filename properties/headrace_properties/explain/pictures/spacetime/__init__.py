@@ -31,7 +31,6 @@ from headrace_properties.explain.tenures import outages_of, tenures_of
 from headrace_properties.printable import visible
 from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.verdict import Verdict, Violated
-from headrace_scenarios.pictures.spacetime.values import harmless
 
 _GROUPS: dict[type, str] = {
     h.SourceHeld: "record",
@@ -180,7 +179,7 @@ def document_of(
         "rates": [[point.at_us, point.rate] for point in rates.points] if rates else [],
         "jump": _jump(rates),
     }  # fmt: skip
-    shown: dict[str, Any] = harmless(document)
+    shown: dict[str, Any] = _harmless(document)
     return shown
 
 
@@ -373,3 +372,16 @@ def _watermarks(history: Sequence[h.Event]) -> list[dict[str, Any]]:
                 if not known or known[-1][1] != value:
                     known.append((number, value))
     return [{"name": name, "steps": known} for name, known in steps.items()]
+
+
+def _harmless(document: Any) -> Any:
+    """Write out the characters of a document's texts that steer a screen or reorder a line."""
+    match document:
+        case str():
+            return visible(document)
+        case dict():
+            return {_harmless(name): _harmless(value) for name, value in document.items()}
+        case list() | tuple():
+            return [_harmless(value) for value in document]
+        case _:
+            return document

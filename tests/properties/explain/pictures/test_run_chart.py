@@ -7,7 +7,7 @@ import pytest
 from headrace import SECOND, Pipeline
 from headrace.dataflow import AtCount, AtPeriod, FixedWindows, after_watermark, read
 from headrace.history import Event
-from headrace_scenarios.pictures.run_chart import NothingToDrawError, chart_of
+from headrace_properties.explain.pictures.run_chart import NothingToDrawError, chart_of
 from headrace_sim import FeedBuilder, simulate
 from tests.sim.rig import letters, mail
 

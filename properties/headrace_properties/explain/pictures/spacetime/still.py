@@ -11,9 +11,9 @@ import msgspec
 
 from headrace import Pipeline
 from headrace.history import Event
+from headrace_properties.explain.pictures.spacetime import document_of
 from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.verdict import Verdict
-from headrace_scenarios.pictures.spacetime import document_of
 
 
 def spacetime_svg(
