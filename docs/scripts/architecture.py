@@ -1,15 +1,18 @@
 """The picture of the architecture: ``python docs/scripts/architecture.py`` draws docs/img/architecture.svg.
 
-A package imports only packages below it in the picture, and a room (a folder of a package) only rooms in rows below its own, or
-beside it. `tests/docs/test_architecture.py` holds both against the imports.
+A package imports only packages below it in the picture, and a room (a folder of a package) only rooms in rows below its own: the
+rows are those of the import contracts in pyproject.toml.
 """
 
+import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 PICTURE = Path(__file__).parents[1] / "img" / "architecture.svg"
+CONTRACTS = Path(__file__).parents[2] / "pyproject.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,80 +29,55 @@ class Package:
     folder: str
     name: str
     about: str
-    rows: tuple[tuple[tuple[str, str], ...], ...] = ()
+    rows: list[list[tuple[str, str]]]
 
 
-PACKAGES = (
-    Package("cli", "headrace_cli", "the headrace command"),
-    Package("benchmarks", "headrace_benchmarks", "the paper's measurements; what the harness itself costs"),
-    Package(
-        "scenarios",
-        "headrace_scenarios",
-        "stories of the papers, example pipelines",
-        (
-            (
-                ("figures", "figures of the papers"),
-                ("zeitgeist", "spikes and dips"),
-                ("examples", "with promises"),
-                ("nexmark", "its queries"),
-                ("chaos", "Spark, killed"),
-            ),
-        ),
-    ),
-    Package(
-        "properties",
-        "headrace_properties",
-        "what must hold, and the search for a run in which it does not",
-        (
-            (
-                ("recheck", "runs recorded runs again by today's code"),
-                ("proof", "of the house: broken protocols"),
-            ),
-            (
-                ("explain", "causes in words and pictures"),
-                ("user_code", "users' own bugs"),
-                ("spark_jobs", "Spark's own API"),
-            ),
-            (
-                ("histories", "recorded runs, judged"),
-                ("search", "draws faults, shrinks"),
-            ),
-            (("promises", "what users mean, as code"),),
-            (
-                ("checkers", "judge a History by the invariants"),
-                ("reference", "runs a pipeline plainly"),
-            ),
-        ),
-    ),
-    Package("sim", "headrace_sim", "the simulated cluster: processes, network, store, clocks, faults"),
-    Package(
-        "core",
-        "headrace",
-        "the protocol, as state machines without I/O; hosts drive them",
-        (
-            (
-                ("spark", "the host on PySpark"),
-                ("dataflow", "windows, triggers, panes"),
-            ),
-            (
-                ("injector", "brings records in"),
-                ("ownership", "who owns which keys"),
-            ),
-            (("worker", "runs user code, commits, recovers"),),
-            (("watermarks", "the authority, minima"),),
-            (("store", "rows, sequencers, journals"),),
-            (
-                ("histories", "their files"),
-                ("history", "the events of a run"),
-                ("delivery", "sending until ACKed"),
-            ),
-            (("rules", "every decision of the protocol"),),
-            (("wire", "messages, effects, rows"),),
-            (("api", "what users write: computations, pipelines"),),
-        ),
-    ),
-)
-"""From the top down."""
+ABOUT = {
+    "cli": "the headrace command",
+    "benchmarks": "the paper's measurements; what the harness itself costs",
+    "scenarios": "stories of the papers, example pipelines",
+    "properties": "what must hold, and the search for a run in which it does not",
+    "sim": "the simulated cluster: processes, network, store, clocks, faults",
+    "core": "the protocol, as state machines without I/O; hosts drive them",
+}
+"""The packages' folders, from the top down."""
+
+ROOMS = {
+    "scenarios": {
+        "figures": "figures of the papers", "zeitgeist": "spikes and dips", "examples": "with promises",
+        "nexmark": "its queries", "chaos": "Spark, killed",
+    },
+    "properties": {
+        "recheck": "runs recorded runs again by today's code", "proof": "of the house: broken protocols",
+        "explain": "causes in words and pictures", "user_code": "users' own bugs", "spark_jobs": "Spark's own API",
+        "histories": "recorded runs, judged", "search": "draws faults, shrinks", "promises": "what users mean, as code",
+        "checkers": "judge a History by the invariants", "reference": "runs a pipeline plainly",
+    },
+    "core": {
+        "spark": "the host on PySpark", "dataflow": "windows, triggers, panes", "injector": "brings records in",
+        "ownership": "who owns which keys", "worker": "runs user code, commits, recovers",
+        "watermarks": "the authority, minima", "store": "rows, sequencers, journals", "histories": "their files",
+        "history": "the events of a run", "delivery": "sending until ACKed", "rules": "every decision of the protocol",
+        "wire": "messages, effects, rows", "api": "what users write: computations, pipelines",
+    },
+}  # fmt: skip
+"""What is in the rooms that the picture shows. Where they stand, the contracts in pyproject.toml say."""
+
+
+def packages() -> list[Package]:
+    """Return the packages from the top down, with their rooms as the contracts have them."""
+    contracts = tomllib.loads(CONTRACTS.read_text())["tool"]["importlinter"]["contracts"]
+    found = []
+    for folder, about in ABOUT.items():
+        name = "headrace" if folder == "core" else f"headrace_{folder}"
+        layers: list[str] = next((c["layers"] for c in contracts if c.get("containers") == [name]), [])
+        words = ROOMS.get(folder, {})
+        rows = [
+            [(room, words[room]) for room in re.findall(r"\w+", layer) if room in words] for layer in layers
+        ]
+        found.append(Package(folder, name, about, [row for row in rows if row]))
+    return found
+
 
 _WIDTH, _MARGIN, _HEAD, _ROOM, _GAP = 860, 16, 30, 34, 8
 _FILLS = {
@@ -116,7 +94,7 @@ def draw() -> str:
     """Return the picture."""
     parts: list[str] = []
     y = _MARGIN
-    for package in PACKAGES:
+    for package in packages():
         parts.extend(_package(package, y))
         y += _height(package) + _GAP
     head = (
