@@ -25,7 +25,7 @@ _GROUPS = {
 }  # fmt: skip
 """Groups of commands: what each group is for, and the module of each of its commands."""
 
-_ALONE = ("verify", "replay", "run", "check", "recheck", "compare", "chaos", "mutants")
+_ALONE = ("verify", "replay", "run", "check", "recheck", "compare", "chaos", "mutants", "mutate")
 
 _FORMER = {
     "serve": "job serve",
@@ -46,6 +46,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace check history.jsonl --pipeline my_job:pipeline
   headrace recheck history.jsonl my_job:pipeline
   headrace mutants --seeds 100
+  headrace mutate my_job:pipeline
   headrace chaos --faults 20
   headrace job submit my_job.py
   headrace job serve my_job:deployment --port 8080

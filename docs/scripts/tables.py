@@ -59,16 +59,6 @@ def mutants_table() -> str:
     return _table(head, [_about(mutant) for mutant in CATALOGUE.values()])
 
 
-def automatic_table() -> str:
-    """What the last stored measurement of automatic mutants came to, by module (`headrace mutants --automatic --json`)."""
-    stored = json.loads((DOCS / "report" / "mutants.json").read_text(encoding="utf-8"))
-    rows = stored["table"]
-    head = [name.replace("_", " ") for name in rows[0]]
-    how = f"--count {stored['drawn']} --seed {stored['seed']} --runs {stored['runs']}"
-    table = _table(head, [tuple(str(cell) for cell in row.values()) for row in rows])
-    return f"Measured by `headrace mutants --automatic {how}`.\n\n{table}"
-
-
 def pools_table() -> str:
     """What sharing a search comes to, as last measured (`headrace_benchmarks.spark_pools`)."""
     stored = json.loads((DOCS / "report" / "pools.json").read_text(encoding="utf-8"))
@@ -177,7 +167,7 @@ def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "protocol.md": {"departures": departures_table, "rules": rules_table},
     "explanation/search.md": {"pools": pools_table},
-    "mutants.md": {"automatic": automatic_table, "closed": closed_table, "mutants": mutants_table},
+    "mutants.md": {"closed": closed_table, "mutants": mutants_table},
     "explanation/exhaustive.md": {
         "figure 12": figure_12_text,
         "matching": matching_table,

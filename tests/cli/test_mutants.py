@@ -77,7 +77,7 @@ def test_list_says_what_each_gets_wrong_and_runs_nothing(run: Run) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [["no luck"], ["--seeds", "0"], ["--jobs", "0"], ["--automatic", "--master", "local"]],
+    [["no luck"], ["--seeds", "0"], ["--jobs", "0"], ["--jobs", "2", "--master", "local"]],
 )
 def test_wrong_use_is_exit_code_2(run: Run, options: list[str]) -> None:
     assert run("mutants", *options).exit_code == 2

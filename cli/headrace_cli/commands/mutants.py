@@ -1,4 +1,4 @@
-"""``headrace mutants``: check that each broken protocol is caught: of the catalogue, made at random, or the user's own."""
+"""``headrace mutants``: check that each broken protocol of the catalogue is caught."""
 
 import signal
 from typing import Annotated, Any
@@ -8,16 +8,6 @@ import typer
 from headrace import HeadraceError, format_time
 from headrace_cli.options.pools import PoolOptions
 from headrace_cli.options.shared import JsonOption, with_options
-from headrace_cli.reports.mutation_report import (
-    automatic_document,
-    exit_code,
-    patch_document,
-    print_automatic,
-    print_patch,
-    print_unreached_code,
-    unreached_document,
-)
-from headrace_cli.runs.mutation import MutationOptions, check_mix, run_automatic, run_patch, run_unreached
 from headrace_cli.terminal.consoles import error_console, output_console
 from headrace_cli.terminal.documents import fields_of, print_document
 from headrace_cli.terminal.exit import ExitCode, tidy_errors
@@ -36,14 +26,9 @@ _EXAMPLES = """[bold]Examples[/]
   headrace mutants --list
   headrace mutants --seeds 100 --jobs 2 --json > matrix.json
   headrace mutants --master spark://host:7077
-  headrace mutants --automatic --count 40 --seed 7 --modules headrace.worker,headrace.rules
-  headrace mutants --automatic my_job:pipeline --runs 50
-  headrace mutants --patch my.diff
-  headrace mutants --unreached
 
 [bold]Exit codes[/]
-  0 every mutant was killed (of the catalogue: and activated) or is noted as equivalent, 1 one survived,
-  2 usage error, 3 unknown: there is nothing to mutate, 130 interrupted"""
+  0 every mutant was activated and killed, 1 one was not, 2 usage error, 130 interrupted"""
 
 
 class UnknownMutantError(HeadraceError):
@@ -63,14 +48,10 @@ class UnknownMutantError(HeadraceError):
 @app.command("mutants", epilog=_EXAMPLES)
 @with_options
 def mutants(
-    options: MutationOptions,
     pools: PoolOptions,
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[NAME]...",
-            help="Names of mutants. Default: all. With --automatic: MODULE:PIPELINE. Default: the engine.",
-        ),
+        typer.Argument(metavar="[NAME]...", help="Names of mutants. Default: all."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Maximum number of runs to kill each mutant.")] = 1_000,
     list_only: Annotated[  # noqa: FBT002  typer's way
@@ -82,16 +63,9 @@ def mutants(
 
     A mutant is the engine with one rule broken. If one survives, or is never activated, the oracles or the faults are too weak.
     The plan that kills is shrunk; 0 faults means that a healthy run kills, too.
-
-    --automatic makes small random mistakes instead, in the engine's code or in a pipeline of yours, and lists those that nothing
-    notices: mutation testing under faults.
     """
     with tidy_errors():
-        check_mix(options, names or [], list_only=list_only)
         pools.check()
-        if options.chosen:
-            pools.check_here("with --automatic, --patch and --unreached, which change code on this machine")
-            raise typer.Exit(_mutate(options, "".join(names or []), pools.here, as_json=as_json))
         chosen = _chosen(names or [])
         if list_only:
             _print_list(chosen, as_json=as_json)
@@ -110,31 +84,6 @@ def mutants(
             raise typer.Exit(128 + stopped_by)
         survivors = [hunted for hunted in found if not hunted.killed or not hunted.activated]
         raise typer.Exit(ExitCode.VIOLATED if survivors else ExitCode.HOLDS)
-
-
-def _mutate(options: MutationOptions, target: str, jobs: int, *, as_json: bool) -> int:
-    """Do what the options ask for, print it, and return the exit code."""
-    console = output_console()
-    if options.automatic:
-        result = run_automatic(options, target, jobs)
-        if as_json:
-            print_document(automatic_document(result))
-        else:
-            print_automatic(console, result)
-        return exit_code(result) if result.stopped_by is None else 128 + result.stopped_by
-    if options.patch is not None:
-        judged = run_patch(options, jobs)
-        if as_json:
-            print_document(patch_document(judged))
-        else:
-            print_patch(console, judged)
-        return ExitCode.HOLDS if judged.judgement.killed_by else ExitCode.VIOLATED
-    found = run_unreached(options, jobs)
-    if as_json:
-        print_document(unreached_document(found))
-    else:
-        print_unreached_code(console, found)
-    return ExitCode.HOLDS
 
 
 def _chosen(names: list[str]) -> list[Mutant]:

@@ -45,15 +45,6 @@ class PoolOptions:
                 "jobs", self.jobs, "left out with --master, which uses every core of the executors"
             )
 
-    def check_here(self, reason: str) -> None:
-        """Refuse a cluster for work that this machine alone can do.
-
-        Raises:
-            OptionsError: --master.
-        """
-        if self.master is not None:
-            raise OptionsError("master", self.master, f"left out {reason}")
-
     @property
     def here(self) -> int:
         """How many processes of this machine to use."""

@@ -8,7 +8,6 @@ workload and its seed; that of seed 0 has no faults.
 """
 
 from collections.abc import Callable
-from random import Random
 
 import msgspec
 
@@ -38,7 +37,7 @@ from headrace_properties.results import result_of
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.fault_kinds import FIRST_TABLE
 from headrace_properties.search.judging import JudgedRun, try_plan
-from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
+from headrace_properties.search.plans import Plan, random_plan
 from headrace_properties.verdict import Verdict, Violated
 from headrace_sim import SOUND, Feed, Protocol
 
@@ -82,11 +81,8 @@ def fired(judged: JudgedRun) -> tuple[str, ...]:
 
 
 def plan_of(workload: Workload, feed: Feed, seed: int, table: int = FIRST_TABLE) -> Plan:
-    """Return the plan of a seed: random, or for seed 0 without faults. ``table``: of the kinds of faults."""
-    data = Random(f"{seed}/plan").randbytes(PLAN_BYTES) if seed else bytes(PLAN_BYTES)
-    if table != FIRST_TABLE:
-        data += bytes([table])
-    return decode_plan(data, ground_of(workload.deployed, feed, workload.options), workload.options)
+    """Return the plan of a seed on a workload; see `random_plan`."""
+    return random_plan(workload.deployed, feed, workload.options, seed, table)
 
 
 def _by_reference(workload: Workload, feed: Feed, history: History) -> dict[str, Verdict]:

@@ -20,7 +20,7 @@ import msgspec
 from headrace import MILLISECOND, SECOND, Eviction
 from headrace_properties.search.fault_kinds import FIRST_TABLE, MAKERS, STEPS, TABLES, Slot
 from headrace_properties.search.ground import FIRST_KEY, Ground, ground_of
-from headrace_sim import ClusterOptions, Delay, Priorities, Uniform
+from headrace_sim import ClusterOptions, Delay, Feed, Priorities, Uniform, Versions
 from headrace_sim import faults as f
 from headrace_sim.steps import role_of
 
@@ -37,6 +37,7 @@ __all__ = [
     "decode_plan",
     "draw_faults",
     "ground_of",
+    "random_plan",
 ]
 
 FAULT_SLOTS = 10
@@ -98,6 +99,24 @@ def decode_plan(data: bytes, ground: Ground, base: ClusterOptions) -> Plan:
     lasting = _lasting(timed, ground) if data[2] >> 4 == _LASTING else ()
     seed = data[6] | data[7] << 8
     return Plan(f.FaultSchedule(timed, heal_at_us, lasting, tied), _knobs(data, base), seed)
+
+
+def random_plan(
+    versions: Versions, feed: Feed, options: ClusterOptions, seed: int, table: int = FIRST_TABLE
+) -> Plan:
+    """Return the plan of a seed: random, or for seed 0 without faults.
+
+    Args:
+        versions: what is run; the first is in force from the start.
+        feed: its input.
+        options: the base options.
+        seed: of the plan.
+        table: of the kinds of faults.
+    """
+    data = Random(f"{seed}/plan").randbytes(PLAN_BYTES) if seed else bytes(PLAN_BYTES)
+    if table != FIRST_TABLE:
+        data += bytes([table])
+    return decode_plan(data, ground_of(versions, feed, options), options)
 
 
 def _each(

@@ -44,7 +44,7 @@ def unreached(application: Application, taken: Iterable[Branch]) -> tuple[tuple[
     claims = (claim for promise in application.promises for claim in claims_of(promise))
     lines = {(claim.file, claim.node.lineno) for claim in claims}
     for code in _methods(application):
-        lines |= {(code.co_filename, line) for line in _lines(code)}
+        lines |= {(code.co_filename, line) for line in lines_of(code)}
     return tuple(sorted(lines - reached))
 
 
@@ -87,11 +87,11 @@ def _methods(application: Application) -> Iterator[CodeType]:
                         yield code
 
 
-def _lines(code: CodeType) -> Iterator[int]:
+def lines_of(code: CodeType) -> Iterator[int]:
     """Yield the lines executed when the code is called, and those of its inner functions."""
     for _, _, line in code.co_lines():
         if line is not None and line != code.co_firstlineno:
             yield line
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _lines(constant)
+            yield from lines_of(constant)

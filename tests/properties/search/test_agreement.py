@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from headrace.deadlines import Wakes
 from headrace.store.mediator import Mediator
@@ -12,16 +13,17 @@ from headrace.worker import soft_state
 from headrace.worker.running import StepRun
 from headrace.worker.seen import SeenFilter
 from headrace.worker.soft_state import SoftState
-from headrace_properties.proof.mutation.disturbed import try_disturbed
-from headrace_properties.proof.mutation.mutant_runs import engine_spec
 from headrace_properties.proof.oracles import plan_of, try_workload
 from headrace_properties.proof.workloads import WORKLOADS
+from tests.properties.proof.disturbed import try_disturbed
 
 
-def _error() -> str:
-    workload = WORKLOADS["windows"]
+def _error(name: str = "windows") -> str:
+    workload = WORKLOADS[name]
     feed = workload.feed(0)
-    return str(try_workload(workload, feed, plan_of(workload, feed, 0)).error or "")
+    plan = plan_of(workload, feed, 0)
+    watched = replace(plan, options=replace(plan.options, check_invariants=True))
+    return str(try_workload(workload, feed, watched).error or "")
 
 
 def _takes(request: Any) -> Callable[[Mediator, Any], Any]:
@@ -71,15 +73,13 @@ def test_a_process_that_sleeps_for_too_long_is_noticed(monkeypatch: pytest.Monke
         self.next_us = now + 1
 
     monkeypatch.setattr(Wakes, "came", twice)
-    runs = engine_spec(1, ("windows",)).load()
-    assert "believes that it will be woken" in str(runs.run("windows", 0).error)
+    assert "believes that it will be woken" in _error()
 
 
 def test_an_id_that_the_filter_takes_for_new_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new owner does not tell its filter what the rows have."""
     monkeypatch.setattr(SeenFilter, "add_all", lambda *_: None)
-    runs = engine_spec(1, ("echoes",)).load()
-    assert "which the filter takes for new" in str(runs.run("echoes", 0).error)
+    assert "which the filter takes for new" in _error("echoes")
 
 
 def test_failures_of_what_has_been_done_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,18 +91,15 @@ def test_failures_of_what_has_been_done_are_noticed(monkeypatch: pytest.MonkeyPa
         run.failures = before
 
     monkeypatch.setattr(StepRun, "_note_executed", keeping)
-    runs = engine_spec(1, ("slips",)).load()
-    assert "which have been done since" in str(runs.run("slips", 0).error)
+    assert "which have been done since" in _error("slips")
 
 
 def test_collected_ids_in_a_cached_row_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SoftState, "forget_ids", lambda soft, below: soft.seen_filter.forget_before(below))
-    runs = engine_spec(1, ("eager collection",)).load()
-    assert "has ids that were collected" in str(runs.run("eager collection", 0).error)
+    assert "has ids that were collected" in _error("eager collection")
 
 
 def test_a_key_that_is_idle_and_not_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows do not stay in memory there, and the run goes on for longer than idle keys are kept."""
     monkeypatch.setattr(SoftState, "forget_idle", lambda _: None)
-    runs = engine_spec(1, ("patient",)).load()
-    assert "and not forgotten" in str(runs.run("patient", 0).error)
+    assert "and not forgotten" in _error("patient")

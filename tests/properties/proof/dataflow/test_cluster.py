@@ -1,6 +1,7 @@
 """Transcripts and random groupings in the simulated cluster: pane for pane without faults, and the same in the end with them."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -8,12 +9,13 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from headrace import MILLISECOND, MINUTE, SECOND
-from headrace.dataflow import Accumulation, Timing, Window, read
+from headrace.dataflow import Accumulation, Pane, Timing, Window, read
 from headrace.history import FaultStruck
 from headrace_properties.checkers import judge
 from headrace_properties.proof.dataflow.drawn_groupings import GroupingCase, cases
 from headrace_properties.proof.dataflow.model import EmittedPane, run_model
 from headrace_properties.proof.dataflow.transcripts import (
+    LOST,
     PROMPT,
     TOLERANCE_US,
     Settled,
@@ -23,6 +25,7 @@ from headrace_properties.proof.dataflow.transcripts import (
     committed_panes,
     feed_of,
     in_the_models_order,
+    lost_elements,
     pipeline_of,
     received_panes,
     run_cluster,
@@ -35,6 +38,7 @@ from headrace_properties.search.plans import PLAN_BYTES, decode_plan, ground_of
 from headrace_properties.verdict import Violated
 from headrace_sim import SOUND, ClusterOptions, FaultSchedule, Protocol, simulate
 from headrace_sim import faults as f
+from tests.core.dataflow.chunked import badly_kept, in_small_chunks
 from tests.properties.proof.dataflow.test_transcripts import ALL
 
 FED = [transcript for transcript in ALL if transcript.can_be_fed and not transcript.wrong]
@@ -63,9 +67,7 @@ def test_the_cluster_tells_the_transcript(transcript: Transcript) -> None:
     panes = committed_panes(run_cluster(query, transcript.steps, options=CALM), pipeline_of(query))
     told = run_model(query, steps).panes
     assert bare(panes) == bare(told)
-    in_order = sorted(told, key=lambda pane: pane.key), sorted(panes, key=lambda pane: pane.key)
-    late_us = [one.at_us - other.at_us for one, other in zip(*in_order, strict=True)]
-    assert max(map(abs, late_us), default=0) <= TOLERANCE_US
+    assert lateness_us(panes, told) <= TOLERANCE_US
     assert cluster_mismatches(transcript, panes) == []
 
 
@@ -127,10 +129,28 @@ def comes_to(transcript: Transcript, *, seed: int, protocol: Protocol) -> Settle
     return settled(received_panes(events, pipeline_of(query)), query.accumulation)
 
 
-def cluster_agrees(case: GroupingCase) -> None:
-    told = run_model(case.query, until_the_end(case.steps)).panes
-    panes = committed_panes(run_cluster(case.query, case.steps, options=CALM), pipeline_of(case.query))
-    assert bare(in_the_models_order(panes, told)) == bare(told)
+def cluster_agrees(case: GroupingCase, *, in_chunks: bool) -> None:
+    """Panes and lost elements are the model's, at its times but for what messages take; rows are in order at any time."""
+    query, lossy = case.query, case.query.allowed_lateness_us is not None
+    pipeline = pipeline_of(query, dropped_to=LOST if lossy else "")
+    pipeline = in_small_chunks(pipeline) if in_chunks else pipeline
+    history = simulate(pipeline, feed_of(pipeline, case.steps), options=CALM)
+    told = run_model(query, until_the_end(case.steps))
+    panes = in_the_models_order(committed_panes(history, pipeline), told.panes)
+    assert bare(panes) == bare(told.panes)
+    assert lateness_us(panes, told.panes) <= TOLERANCE_US
+    if lossy:
+        dropped = [(case.steps[step].element, window) for step, window in told.dropped]
+        assert lost_elements(history, pipeline) == Counter(
+            (one.key, Pane(one.value, window, one.time, 0, Timing.LATE)) for one, window in dropped if one
+        )
+    assert badly_kept(history, pipeline) == ""
+
+
+def lateness_us(panes: Iterable[EmittedPane], told: Iterable[EmittedPane]) -> int:
+    """By how much a pane of a key comes later or earlier than the model tells, at most."""
+    pairs = zip(*(sorted(some, key=lambda pane: pane.key) for some in (panes, told)), strict=True)
+    return max((abs(pane.at_us - other.at_us) for pane, other in pairs), default=0)
 
 
 def test_windows_that_end_at_once_may_be_told_in_any_order_and_nothing_else_may() -> None:
@@ -189,10 +209,10 @@ def second_grouping_settles(case: GroupingCase, data: bytes) -> None:
 PLANS = st.binary(min_size=PLAN_BYTES, max_size=PLAN_BYTES)
 
 
-@given(cases())
+@given(cases(), st.booleans())
 @settings(max_examples=25)
-def test_without_faults_the_cluster_emits_what_the_model_tells(case: GroupingCase) -> None:
-    cluster_agrees(case)
+def test_without_faults_the_cluster_emits_what_the_model_tells(case: GroupingCase, in_chunks: bool) -> None:  # noqa: FBT001
+    cluster_agrees(case, in_chunks=in_chunks)
 
 
 @given(cases(settling=True), PLANS)
@@ -210,10 +230,10 @@ def test_retractions_come_out_right_of_a_second_grouping_under_random_faults(
 
 
 @pytest.mark.nightly
-@given(cases())
+@given(cases(), st.booleans())
 @settings(max_examples=5_000)
-def test_without_faults_it_does_so_thousands_of_times(case: GroupingCase) -> None:
-    cluster_agrees(case)
+def test_without_faults_it_does_so_thousands_of_times(case: GroupingCase, in_chunks: bool) -> None:  # noqa: FBT001
+    cluster_agrees(case, in_chunks=in_chunks)
 
 
 @pytest.mark.nightly

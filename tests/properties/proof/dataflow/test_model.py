@@ -1,10 +1,16 @@
 """The Dataflow layer against the brute-force model, on random groupings with random input (Dataflow 2)."""
 
-import pytest
-from hypothesis import given, settings
+from collections.abc import Iterable
+from dataclasses import replace
 
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from headrace.dataflow import MAX, Accumulation, AtWatermark, Streaming, TimestampCombiner, Timing, Trigger
 from headrace_properties.proof.dataflow.drawn_groupings import GroupingCase, cases, merging_cases
-from headrace_properties.proof.dataflow.model import run_model
+from headrace_properties.proof.dataflow.evidence import everywhere
+from headrace_properties.proof.dataflow.model import EmittedPane, run_model
 from headrace_properties.proof.dataflow.transcripts import run_layer_counting, say
 
 
@@ -32,6 +38,43 @@ def test_so_it_does_where_arrivals_watermarks_and_boundaries_coincide(case: Grou
 @given(cases(coinciding=True, retractions=True))
 def test_so_it_does_where_elements_are_taken_back(case: GroupingCase) -> None:
     agree(case)
+
+
+@given(cases(coinciding=True, retractions=True), st.integers(1, 6))
+def test_so_it_does_where_values_are_kept_in_rows_of_chunks_of_any_size(
+    case: GroupingCase, most: int
+) -> None:
+    """A maximum cannot be reversed. The model cannot tell of one that is taken back from a window that was collected."""
+    query = replace(case.query, combine=MAX, allowed_lateness_us=None)
+    assume(query.accumulation is not Accumulation.DISCARDING and "When(" not in repr(query.trigger))
+    told = run_model(query, case.steps)
+    assert run_layer_counting(query, case.steps, most) == (list(told.panes), len(told.dropped))
+
+
+PERCENTILE = 60.0
+
+
+def by_percentile(trigger: Trigger) -> Trigger:
+    """A trigger that looks at a percentile watermark in the place of the low one."""
+    return AtWatermark(percentile=PERCENTILE) if isinstance(trigger, AtWatermark) else trigger
+
+
+@given(cases(coinciding=True))
+def test_a_percentile_watermark_makes_the_panes_that_the_low_watermark_would(case: GroupingCase) -> None:
+    """Nothing but the trigger looks at it: timing and event time of panes are the low watermark's."""
+    end = TimestampCombiner.END_OF_WINDOW
+    query = replace(case.query, allowed_lateness_us=None, engine=Streaming(), timestamps=end)
+    changed = replace(query, trigger=everywhere(query.trigger, by_percentile))
+    told = run_model(query, case.steps).panes
+    emitted, _ = run_layer_counting(changed, case.steps, percentile=PERCENTILE)
+    assert untimed(emitted, case) == untimed(told, case)
+
+
+def untimed(panes: Iterable[EmittedPane], case: GroupingCase) -> list[EmittedPane]:
+    """Leave out what is told at the end of time. What is emitted of several keys at an instant is in any order."""
+    last = len(case.steps) - 1
+    kept = [replace(pane, timing=Timing.EARLY, time=0) for pane in panes if pane.step < last]
+    return sorted(kept, key=lambda pane: pane.key)
 
 
 @pytest.mark.nightly

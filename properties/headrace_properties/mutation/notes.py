@@ -1,4 +1,4 @@
-"""Mutants that somebody has looked at and found equivalent, with the reason.
+"""Mutants that somebody has looked at: found equivalent, with the reason; or survivors in a report, to judge them again.
 
 A note names a mutant by text: module, function, line and change. So it survives when code moves, and is void when the code
 changes. A note with ``*`` as its line and its change stands for all mutants of a function, or of a class: code that decides what
@@ -6,17 +6,18 @@ a run costs, and not what it results in. A mutant that is noted and killed count
 """
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from headrace import HeadraceError
-from headrace_properties.proof.mutation.sampling import AutomaticMutant
+from headrace.api.json_text import JsonError, read_json
+from headrace_properties.mutation.sampling import CodeMutant
 
 ALL = "*"
 """In the place of a line and a change: whichever."""
-OURS = Path(__file__).with_name("equivalents.toml")
-"""The notes on the engine."""
 
 _FIELDS = ("module", "function", "line", "change", "reason")
 
@@ -51,7 +52,7 @@ class Key:
     change: str
 
 
-def key_of(mutant: AutomaticMutant) -> Key:
+def key_of(mutant: CodeMutant) -> Key:
     """Return what names a mutant in a note."""
     return Key(mutant.module.name, mutant.mutation.function, mutant.text, mutant.change)
 
@@ -79,13 +80,9 @@ def load_notes(path: Path) -> Mapping[Key, str]:
     return reasons
 
 
-def reason_for(notes: Mapping[Key, str], mutant: AutomaticMutant) -> str:
+def reason_of(notes: Mapping[Key, str], mutant: CodeMutant) -> str:
     """Return why a mutant is equivalent; ``""``: nobody says so."""
-    return reason_of(notes, key_of(mutant))
-
-
-def reason_of(notes: Mapping[Key, str], key: Key) -> str:
-    """Return why the mutant of this name is equivalent; ``""``: nobody says so."""
+    key = key_of(mutant)
     return notes.get(key) or next((notes[where] for where in _around(key) if where in notes), "")
 
 
@@ -95,7 +92,7 @@ def _around(key: Key) -> Iterator[Key]:
     return (Key(key.module, ".".join(parts[:count]), ALL, ALL) for count in range(len(parts), 0, -1))
 
 
-def void(notes: Iterable[Key], mutants: Iterable[AutomaticMutant]) -> list[Key]:
+def void(notes: Iterable[Key], mutants: Iterable[CodeMutant]) -> list[Key]:
     """Return the notes on modules of these mutants that name none of them: the code has changed since.
 
     Args:
@@ -106,3 +103,51 @@ def void(notes: Iterable[Key], mutants: Iterable[AutomaticMutant]) -> list[Key]:
     modules = {key.module for key in known}
     named = known | {where for key in known for where in _around(key)}
     return [key for key in notes if key.module in modules and key not in named]
+
+
+class ReportError(HeadraceError):
+    """A report of mutants cannot be read. Fields: path, problem."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path, self.problem = path, problem
+
+    def __str__(self) -> str:
+        """Say what makes one."""
+        return f"cannot read {self.path}: {self.problem}. Give what headrace mutate --json printed"
+
+
+class _Judged(msgspec.Struct):
+    module: str
+    function: str
+    text: str
+    before: str
+    after: str
+    killed: bool
+
+
+class _Report(msgspec.Struct):
+    mutants: list[_Judged]
+
+
+def survivors_of(path: Path, mutants: Sequence[CodeMutant], notes: Mapping[Key, str]) -> list[CodeMutant]:
+    """Return the mutants that survived according to a report, and that nobody has noted as equivalent since.
+
+    Args:
+        path: the report.
+        mutants: every mutant of today. What the report names and the code has no more is left out.
+        notes: why somebody takes a mutant for equivalent.
+
+    Raises:
+        ReportError: the report cannot be read.
+    """
+    try:
+        report = read_json(path.read_bytes(), msgspec.json.Decoder(_Report).decode)
+    except (OSError, JsonError) as error:
+        raise ReportError(str(path), str(error)) from error
+    alive = {
+        Key(mutant.module, mutant.function, mutant.text, f"{mutant.before} -> {mutant.after}")
+        for mutant in report.mutants
+        if not mutant.killed
+    }
+    return [mutant for mutant in mutants if key_of(mutant) in alive and not reason_of(notes, mutant)]

@@ -18,6 +18,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import msgspec
+
 from headrace import MILLISECOND, SECOND
 from headrace.history import History, RoleClaimed, VersionAdopted
 from headrace.store.mediator import MASTER_ROLE
@@ -25,7 +27,6 @@ from headrace.wire.effects import Effect, Event, Wake
 from headrace.wire.messages import STORE, ChangeTopology, MergeIntervals, MoveInterval, Refused, SplitInterval
 from headrace.worker.states import IntervalInput
 from headrace.worker.worker import Worker
-from headrace_properties.proof.mutation.watched_options import watched
 from headrace_properties.proof.oracles import EXPECTED, try_workload
 from headrace_properties.proof.workloads import HOUR_US, WORKLOADS
 from headrace_properties.search.agreement import QUIET_US
@@ -296,7 +297,12 @@ def try_disturbed(kind: str, seed: int, protocol: Protocol = SOUND) -> JudgedRun
     heals_at_us = (
         max(fault.end_us for fault in faults) + QUIET_US + SECOND
     )  # everybody learns what has happened
-    plan = Plan(FaultSchedule(tuple(faults), heals_at_us), watched(workload.options), seed)
+    options = msgspec.structs.replace(workload.options, limit_us=600 * SECOND, check_invariants=True)
+    plan = Plan(
+        FaultSchedule(tuple(faults), heals_at_us),
+        options,
+        seed,
+    )
     wanted = [
         fault.verb.topology
         for fault in faults

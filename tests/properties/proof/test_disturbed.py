@@ -6,9 +6,9 @@ import pytest
 
 from headrace.ownership.master import Master
 from headrace.worker.recovery import Recovery
-from headrace_properties.proof.mutation.disturbed import DISTURBED, try_disturbed
 from headrace_properties.proof.oracles import fired
 from headrace_sim import SOUND
+from tests.properties.proof.disturbed import DISTURBED, try_disturbed
 
 
 @pytest.mark.parametrize("kind", DISTURBED)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headrace_properties.proof.mutation.operators import Mutation, mutations_of
-from headrace_properties.proof.mutation.sampling import engine_modules
+from headrace_properties.mutation.operators import Mutation, mutations_of
+from headrace_properties.mutation.sampling import module_of
 
 
 def in_function(body: str) -> list[Mutation]:
@@ -45,17 +45,23 @@ def test_what_is_no_behaviour_is_left_alone(body: str) -> None:
     assert [mutation.kind for mutation in in_function(body) if mutation.kind != "statement removed"] == []
 
 
-def test_a_check_is_left_alone_and_a_constant_of_a_class_is_made_at_import() -> None:
-    source = "class Machine:\n    limit = 3\n\n    def check_invariants(self):\n        self.go(1, 2)\n"
-    (only,) = mutations_of(source)
-    assert (only.function, only.line, only.at_import, only.after) == ("Machine", 2, True, "4")
+def test_only_what_functions_and_lambdas_do_is_mutated() -> None:
+    """What is executed when the module is imported makes the pipeline."""
+    source = """
+limit = 3
+later = lambda a: a + 1
 
+class Machine:
+    limit = 5
 
-def test_what_a_lambda_of_a_module_does_is_not_done_at_import() -> None:
-    found = {
-        mutation.after: mutation.at_import for mutation in mutations_of("later = lambda a: a + 1\nnow = 5\n")
-    }
-    assert found == {"2": False, "6": True}
+    def go(self, a=7):
+        return 8
+
+    def check_invariants(self):
+        self.go(1, 2)
+"""
+    found = [(mutation.function, mutation.line, mutation.after) for mutation in mutations_of(source)]
+    assert found == [("", 3, "2"), ("Machine.go", 9, "9")]
 
 
 def test_a_change_over_several_lines_leaves_all_others_where_they_were() -> None:
@@ -73,25 +79,12 @@ def test_a_change_over_several_lines_leaves_all_others_where_they_were() -> None
 
 
 def test_every_mutation_of_the_rules_is_a_program_of_its_own() -> None:
-    (rules,) = engine_modules(["headrace.rules"])
+    rules = module_of("headrace.rules")
     found = [mutation.source for mutation in mutations_of(rules.source)]
     assert len(found) > 30
     for source in found:
         compile(source, rules.file, "exec")
     assert len({*found, rules.source}) == len(found) + 1
-
-
-def test_what_a_module_calls_to_make_its_tables_is_done_at_import() -> None:
-    source = "def _table():\n    table = {}\n    table[1] = 2\n    return table\n\n\nTABLE = _table()\n"
-    found = list(mutations_of(source))
-    assert {mutation.after for mutation in found} == {"2", "3", "pass"}
-    assert all(mutation.at_import for mutation in found)
-    assert not any(
-        mutation.at_import
-        for mutation in mutations_of(
-            source.replace("_table()\n", "other()\n").replace("def other", "def _table")
-        )
-    )
 
 
 def test_a_call_that_only_checks_is_left_alone() -> None:

@@ -4,9 +4,9 @@ Whoever started the run reads the error, so that it must name the computation, t
 the source; and as long as user code may be tried again, nothing stops.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
-from random import Random
+
+import pytest
 
 from headrace import (
     MAX_TIME,
@@ -15,19 +15,13 @@ from headrace import (
     Computation,
     Context,
     EngineOptions,
+    HeadraceError,
     Pipeline,
     Record,
     Timer,
 )
-from headrace_properties.proof.mutation.watched_options import watched
-from headrace_properties.proof.workloads.workload import SHORT
-from headrace_properties.search.application import Application, PipelineTrial
-from headrace_properties.search.judging import JudgedRun, try_plan
-from headrace_properties.search.plans import Plan
-from headrace_properties.search.run_error import RunError
-from headrace_sim import NO_FAULTS, SOUND, FeedBuilder, Protocol
+from headrace_sim import ClusterOptions, FeedBuilder, simulate
 
-HALTING = "halting"
 _ATTEMPTS = EngineOptions().user_code_attempts
 
 
@@ -50,8 +44,7 @@ def _no_key(record: Record) -> str:
     return None if record.value == 9 else record.key  # type: ignore[return-value]
 
 
-_Wrong = tuple[object, tuple[str, ...]]
-_FAILURES: Mapping[str, Callable[[str, int], _Wrong]] = {
+_FAILURES: Mapping[str, Callable[[str, int], tuple[bytes | None, tuple[str, ...]]]] = {
     "a record": lambda key, offset: (
         b"7",
         (
@@ -75,30 +68,22 @@ _FAILURES: Mapping[str, Callable[[str, int], _Wrong]] = {
 }  # fmt: skip
 
 
-def try_halting(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
-    """Give one thing that cannot be processed, among others, and judge by the error that ends the run."""
-    random = Random(f"{seed}/halting")
+@pytest.mark.parametrize("wrong", [0, 3])
+@pytest.mark.parametrize("what", _FAILURES)
+def test_the_error_that_ends_a_run_names_what_cannot_be_processed(what: str, wrong: int) -> None:
+    """One of five letters: only it is to blame."""
     pipeline = Pipeline("halting")
     pipeline.injector("letters")
     pipeline.add(_Adder(), name="adders", inputs={"letters": _no_key}, outputs=["sums"])
-    wrong = random.randrange(5)
-    key, failure = random.choice("ab"), _FAILURES[list(_FAILURES)[seed % len(_FAILURES)]]
-    builder, at_us = FeedBuilder(pipeline), SECOND
-    offset = wrong * 2
-    data, told = failure(key, offset)
+    data, told = _FAILURES[what]("ab"[wrong % 2], wrong * 2)
+    builder = FeedBuilder(pipeline)
     for number in range(5):
-        at_us += random.randrange(100) * MILLISECOND
-        given = data if number == wrong else b"%d" % random.randrange(5)
+        at_us = SECOND + number * 50 * MILLISECOND
+        given = data if number == wrong else b"%d" % number
         stamp = MAX_TIME if given is None else at_us
-        builder.raw(at_us=at_us, data=given if isinstance(given, bytes) else b"1", timestamp=stamp, key=key)
+        builder.raw(at_us=at_us, data=given or b"1", timestamp=stamp, key="ab"[number % 2])
         builder.watermark(at_us=at_us + 1, low_watermark=at_us - 100 * MILLISECOND)
-    plan = Plan(NO_FAULTS, watched(SHORT), seed)
-    judged = try_plan(Application.with_input((pipeline,), builder.build()), PipelineTrial(plan), protocol)
-    is_right = judged.error is not None and all(part in str(judged.error) for part in told)
-    return stopped_rightly(judged, f"with {told[0]}", is_right=is_right)
-
-
-def stopped_rightly(judged: JudgedRun, how: str, *, is_right: bool) -> JudgedRun:
-    """Return a run that had to stop: what is wrong is an error other than that one, or none."""
-    wrong = judged.error or RunError.wrong(f"the run went on, and had to stop {how}")
-    return dataclasses.replace(judged, error=None if is_right else wrong)
+    with pytest.raises(HeadraceError) as caught:
+        simulate(pipeline, builder.build(), options=ClusterOptions(check_invariants=True))
+    error = f"{type(caught.value).__name__}: {caught.value}"
+    assert [part for part in told if part not in error] == []

@@ -38,11 +38,9 @@ from headrace.dataflow import (
     read,
 )
 from headrace.history import History, Output
-from headrace_properties.proof.mutation.flows import Given, by_key, input_of, try_layer
 from headrace_properties.search.judging import JudgedRun
-from headrace_sim import SOUND, Protocol
+from tests.core.dataflow.flows import Given, by_key, input_of, try_layer
 
-MORE_FLOWS = "more flows"
 _Found = tuple[Any, ...]
 """Stream, key, and a window or value."""
 _KEYS = "abc"
@@ -242,10 +240,10 @@ def more_flows_pipeline() -> Pipeline:
     found["distinct"] = sessions.distinct(name="different").accumulating().sum(name="distinct")
     flows += [collection.to(name) for name, collection in found.items()]
     first, *others = flows
-    return sum(others, start=first).pipeline(MORE_FLOWS)
+    return sum(others, start=first).pipeline("more flows")
 
 
-def try_more_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
+def try_more_flows(seed: int) -> JudgedRun:
     """Run it under the plan of a seed, and judge it by the invariants and by what must come of the input."""
     pipeline = more_flows_pipeline()
     given, feed = input_of(pipeline, seed, _KEYS)
@@ -259,7 +257,7 @@ def try_more_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
         names = told.keys() | expected.keys()
         return sorted({where[0] for where in names if told.get(where) != expected.get(where)})
 
-    return try_layer(pipeline, feed, seed, protocol, differing)
+    return try_layer(pipeline, feed, seed, differing)
 
 
 def _told(history: History, pipeline: Pipeline) -> dict[_Found, Any]:

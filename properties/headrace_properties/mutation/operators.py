@@ -4,8 +4,8 @@ Rules of this file:
 
 * A mutation is a change of text, so that all other lines keep their numbers; where it is follows from the syntax tree.
 * What is no behaviour is left alone: annotations, docstrings, assertions (as `assert_never`), messages of exceptions,
-  f-strings, and functions that only check (`SELF_CHECKS`), or calls of them (`check_...`).
-* What a module calls to make its tables is executed when it is imported, like the rest of the module.
+  f-strings, and functions that only check (`_SELF_CHECKS`), or calls of them (`check_...`).
+* So is what is executed when the module is imported: what makes a pipeline. Functions, methods and lambdas are mutated.
 """
 
 import ast
@@ -18,7 +18,7 @@ _FLIPPED: dict[type[ast.cmpop], ast.cmpop] = {
     ast.Is: ast.IsNot(), ast.IsNot: ast.Is(),
 }  # fmt: skip
 _EXTREMES = {"min": "max", "max": "min"}
-SELF_CHECKS = frozenset({"check_invariants", "__post_init__", "__repr__", "__str__"})
+_SELF_CHECKS = frozenset({"check_invariants", "__post_init__", "__repr__", "__str__"})
 """Functions that check arguments or state, or make messages: no run depends on them."""
 _UNORDERED = frozenset({*_EXTREMES, "isinstance", "issubclass", "cast", "field"})
 """Calls whose arguments are not worth swapping: the result is the same, or plainly no program."""
@@ -35,7 +35,6 @@ class Mutation:
         statement: first line of the statement that it is in.
         before: what changes, on one line.
         after: what it becomes.
-        at_import: it is executed when the module is imported, and not when a function is called.
         source: of the whole module, changed.
     """
 
@@ -45,7 +44,6 @@ class Mutation:
     statement: int
     before: str
     after: str
-    at_import: bool
     source: str
 
 
@@ -73,12 +71,8 @@ class _Finder:
         for line in lines:
             self._starts.append(self._starts[-1] + len(line))
 
-        self._makers = frozenset[str]()
-
     def find(self) -> Iterator[Mutation]:
-        body = ast.parse(self._source).body
-        self._makers = frozenset(_called_at_import(body))
-        yield from self._in_body(body, _Place())
+        yield from self._in_body(ast.parse(self._source).body, _Place())
 
     def _in_body(self, body: list[ast.stmt], place: _Place) -> Iterator[Mutation]:
         for statement in body:
@@ -86,7 +80,7 @@ class _Finder:
 
     def _in(self, node: ast.AST, place: _Place) -> Iterator[Mutation]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            if node.name not in SELF_CHECKS:
+            if node.name not in _SELF_CHECKS:
                 yield from self._in_definition(node, place)
             return
         if _is_no_behaviour(node):
@@ -95,7 +89,8 @@ class _Finder:
             place = replace(place, statement=node.lineno)
         if isinstance(node, ast.Lambda):
             place = replace(place, at_import=False)
-        yield from self._at(node, place)
+        if not place.at_import:
+            yield from self._at(node, place)
         for child in _children(node):
             yield from self._in(child, place)
 
@@ -111,7 +106,7 @@ class _Finder:
             *(kw_default for kw_default in node.args.kw_defaults if kw_default is not None),
         ):
             yield from self._in(default, _Place(name, place.at_import, node.lineno))
-        yield from self._in_body(node.body, _Place(name, at_import=name in self._makers))
+        yield from self._in_body(node.body, _Place(name, at_import=False))
 
     def _at(self, node: ast.AST, place: _Place) -> Iterator[Mutation]:
         match node:
@@ -130,8 +125,7 @@ class _Finder:
                 yield from self._at_call(node, place)
             case ast.Constant(value=value) if type(value) is int:
                 yield self._changed("constant off by one", node, ast.Constant(value + 1), place)
-        in_module = place.at_import and place.function not in self._makers
-        if isinstance(node, ast.stmt) and _may_go(node) and not in_module:
+        if isinstance(node, ast.stmt) and _may_go(node):
             yield self._changed("statement removed", node, ast.Pass(), place)
 
     def _at_call(self, node: ast.Call, place: _Place) -> Iterator[Mutation]:
@@ -157,18 +151,7 @@ class _Finder:
         put = f"({text}{padding})" if isinstance(old, ast.expr) else text + padding
         source = (raw[:begin] + put.encode() + raw[end:]).decode()
         before = ast.unparse(old).splitlines()[0]
-        return Mutation(
-            kind, place.function, old.lineno, place.statement, before, text, place.at_import, source
-        )
-
-
-def _called_at_import(body: list[ast.stmt]) -> Iterator[str]:
-    """Give the names of functions that the assignments of a module call."""
-    for statement in body:
-        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-            for node in ast.walk(statement.value):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                    yield node.func.id
+        return Mutation(kind, place.function, old.lineno, place.statement, before, text, source)
 
 
 def _is_no_behaviour(node: ast.AST) -> bool:

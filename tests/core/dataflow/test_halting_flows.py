@@ -3,12 +3,13 @@
 The error must name the function's call and the function, what it returned, and the element or the key.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace import SECOND, JsonCodec, Pipeline, TypedCodec
+import pytest
+
+from headrace import SECOND, HeadraceError, JsonCodec, Pipeline, TypedCodec
 from headrace.dataflow import (
     END_OF_TIME,
     DataflowError,
@@ -20,19 +21,9 @@ from headrace.dataflow import (
     Window,
     read,
 )
-from headrace_properties.proof.mutation.halting import stopped_rightly
-from headrace_properties.proof.mutation.watched_options import watched
-from headrace_properties.proof.workloads.workload import SHORT
-from headrace_properties.search.application import Application, PipelineTrial
-from headrace_properties.search.judging import JudgedRun, try_plan
-from headrace_properties.search.plans import Plan
-from headrace_properties.search.run_error import RunError
-from headrace_sim import NO_FAULTS, SOUND, FeedBuilder, Protocol
+from headrace_sim import ClusterOptions, FeedBuilder, simulate
 
-HALTING_FLOWS = "halting flows"
 _WRONG = 7
-_EACH = 3
-"""How many of them a run tries."""
 
 
 def _returns(wrong: Any, right: Any) -> Callable[[Any], Any]:
@@ -124,7 +115,7 @@ _FAILURES: Sequence[tuple[_Make, str]] = (
     (_groups(merged=[3]), "merge_windows returned [3] for key 'a', not windows in event time"),
     (
         _groups(merged=[Window(0, 1)]),
-        f"merge_windows returned [{Window(0, 1)!r}] for [{Window(SECOND + 1, 2 * SECOND + 1)!r}, ",
+        f"merge_windows returned [{Window(0, 1)!r}] for [",
     ),
     (_as_they_are, f"event time {END_OF_TIME} is beyond the global window"),
 )  # fmt: skip
@@ -160,42 +151,21 @@ _REFUSED: Sequence[tuple[Callable[[], Flow], str]] = (
 )
 
 
-def refuse_wrong() -> str:
-    """Build flows that must be refused, and one in two ways; say what is not as it must be."""
-    for make, problem in _REFUSED:
-        try:
-            make().pipeline("refused")
-        except DataflowError as error:
-            if problem not in str(error):
-                return f"a flow was refused as {error}, and had to be as {problem}"
-        else:
-            return f"a flow was not refused, and had to be as {problem}"
+@pytest.mark.parametrize(("make", "problem"), _REFUSED)
+def test_a_flow_that_contradicts_itself_is_refused(make: Callable[[], Flow], problem: str) -> None:
+    with pytest.raises(DataflowError, match=problem):
+        make().pipeline("refused")
+
+
+def test_a_flow_is_added_to_a_pipeline_as_it_makes_one() -> None:
     flow, pipeline = _sums(read("numbers")), Pipeline("added")
     pipeline.injector("numbers")
     flow.add_to(pipeline)
-    whole = flow.pipeline("whole")
-    if [*whole.computations] != [*pipeline.computations]:
-        return f"{[*pipeline.computations]} were added, and not {[*whole.computations]}"
-    return ""
+    assert [*flow.pipeline("whole").computations] == [*pipeline.computations]
 
 
-def try_halting_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
-    """Give a few functions the element that they fail on, and judge by the errors that end the runs; the last run is returned.
-
-    Before that, flows that must be refused are built.
-    """
-    judged = _tried(seed * _EACH, protocol)
-    if problem := refuse_wrong():
-        return dataclasses.replace(judged, error=RunError.wrong(problem))
-    for number in range(1, _EACH):
-        if not judged.error:
-            judged = _tried(seed * _EACH + number, protocol)
-    return judged
-
-
-def _tried(number: int, protocol: Protocol) -> JudgedRun:
-    number %= len(_FAILURES)
-    make, problem = _FAILURES[number]
+def error_of(make: _Make) -> str:
+    """Give a function the element that it fails on, between two others, and return the error that ends the run."""
     wrong_time = END_OF_TIME if make is _as_they_are else None
     pipeline = make(read("numbers", bounded=True)).to("out").pipeline("halting flows")
     builder = FeedBuilder(pipeline)
@@ -203,13 +173,13 @@ def _tried(number: int, protocol: Protocol) -> JudgedRun:
         time = wrong_time if wrong_time and value == _WRONG else at_us
         builder.record(at_us=at_us, value=value, timestamp=time, key="a")
     builder.watermark(at_us=2 * SECOND, low_watermark=2 * SECOND)
-    judged = try_plan(
-        Application.with_input((pipeline,), builder.build()),
-        PipelineTrial(Plan(NO_FAULTS, watched(SHORT), number)),
-        protocol,
-    )
-    error = str(judged.error or "")
-    is_right = error.startswith(_PLACES) and (
-        any(f": {problem}. {verb} " in error for verb in ("Return", "Stamp")) or f".{problem}" in error
-    )
-    return stopped_rightly(judged, f"as {problem}", is_right=is_right)
+    with pytest.raises(HeadraceError) as caught:
+        simulate(pipeline, builder.build(), options=ClusterOptions(check_invariants=True))
+    return f"{type(caught.value).__name__}: {caught.value}"
+
+
+@pytest.mark.parametrize(("make", "problem"), _FAILURES, ids=[problem for _, problem in _FAILURES])
+def test_a_function_that_returns_the_wrong_thing_is_named_with_it(make: _Make, problem: str) -> None:
+    error = error_of(make)
+    assert error.startswith(_PLACES)
+    assert any(f": {problem}. {verb} " in error for verb in ("Return", "Stamp")) or f".{problem}" in error

@@ -41,18 +41,14 @@ from headrace.dataflow import (
     read,
 )
 from headrace.history import FaultStruck, History, Output
-from headrace_properties.proof.mutation.chunked import badly_kept, in_small_chunks
 from headrace_properties.proof.oracles import by_calm, plan_of
 from headrace_properties.proof.workloads import Workload
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.verdict import Verdict, Violated
-from headrace_sim import SOUND, ClusterOptions, Feed, FeedBuilder, Protocol, StepFault
+from headrace_sim import ClusterOptions, Feed, FeedBuilder, StepFault
 from headrace_sim.faults import LateRecords
-
-FLOWS = "flows"
-MODEL = "model"
-"""The oracle of the Dataflow layer: what must come of the same input."""
+from tests.core.dataflow.chunked import badly_kept, in_small_chunks
 
 _RECORDS = 14
 _SPAN_US = SECOND
@@ -316,10 +312,10 @@ def flows_pipeline() -> Pipeline:
     flows += [getattr(totals, name)(name=f"again {name}").to(f"again {name}") for name in _TAKEN_BACK]
     flows += _beside(numbers, windowed) + _further(numbers, windowed) + _seldom(numbers, windowed, totals)
     first, *others = flows
-    return sum(others, start=first).pipeline(FLOWS)
+    return sum(others, start=first).pipeline("flows")
 
 
-def try_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
+def try_flows(seed: int) -> JudgedRun:
     """Run it under the plan of a seed, and judge it by the invariants and by what must come of the input."""
     pipeline = flows_pipeline()
     given, feed = input_of(pipeline, seed)
@@ -332,15 +328,11 @@ def try_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
         })  # fmt: skip
         return wrong + phases + _waiting(history, pipeline)
 
-    return try_layer(pipeline, feed, seed, protocol, differing)
+    return try_layer(pipeline, feed, seed, differing)
 
 
 def try_layer(
-    pipeline: Pipeline,
-    feed: Feed,
-    seed: int,
-    protocol: Protocol,
-    differing: Callable[[History], Sequence[str]],
+    pipeline: Pipeline, feed: Feed, seed: int, differing: Callable[[History], Sequence[str]]
 ) -> JudgedRun:
     """Run a pipeline of the layer under the plan of a seed, two of four times in small chunks.
 
@@ -348,7 +340,6 @@ def try_layer(
         pipeline: the pipeline.
         feed: its input, which has nothing late.
         seed: of the plan.
-        protocol: the state machines to host.
         differing: names the streams that differ from what plain Python makes of the input.
     """
     pipeline = in_small_chunks(pipeline) if seed % 4 > 1 else pipeline
@@ -365,9 +356,9 @@ def try_layer(
         wrong = differing(history)
         what = f"{', '.join(wrong)} differ from what plain Python makes of the same input" if wrong else ""
         what = what or badly_kept(history, pipeline)
-        return by_calm(workload, plan, history) | ({MODEL: Violated(what, ())} if what else {})
+        return by_calm(workload, plan, history) | ({"model": Violated(what, ())} if what else {})
 
-    return try_plan(Application.with_input(pipeline, feed), PipelineTrial(plan), protocol, more=by_model)
+    return try_plan(Application.with_input(pipeline, feed), PipelineTrial(plan), more=by_model)
 
 
 def _waiting(history: History, pipeline: Pipeline) -> list[str]:

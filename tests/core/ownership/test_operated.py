@@ -6,12 +6,14 @@ repeat, so that changes nothing.
 
 from random import Random
 
+from msgspec.structs import replace
+
 from headrace import MILLISECOND, SECOND, Pipeline
 from headrace.history import History, IntervalMinted
 from headrace.wire.keys import ALL_KEYS, KeyInterval, cover_same_keys
 from headrace.wire.messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
-from headrace_properties.proof.mutation.watched_options import watched
-from headrace_properties.proof.oracles import EXPECTED
+from headrace_properties.proof.mutants import MUTANTS
+from headrace_properties.proof.oracles import EXPECTED, fired
 from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import JudgedRun, try_plan
@@ -19,8 +21,6 @@ from headrace_properties.search.plans import Plan
 from headrace_properties.verdict import Verdict, Violated
 from headrace_sim import SOUND, FaultSchedule, Protocol
 from headrace_sim.faults import Noise, Operate
-
-OPERATED = "operators' verbs"
 
 _FIRST_US, _PAUSE_US, _VERBS = SECOND, 400 * MILLISECOND, 6
 _REPEATED = ("Mint", "Minted", "Claim", "Claimed", "Renew", "Renewed", "JournalWatermarks", "Journaled")
@@ -37,12 +37,15 @@ def try_operated(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
         protocol: the state machines to host.
     """
     workload = WORKLOADS["windows"]
+    watched = replace(workload.options, check_invariants=True)
     verbs = _drawn(seed, workload.options.workers)
     given = [Operate(at_us=_FIRST_US + number * _PAUSE_US, verb=verb) for number, verb in enumerate(verbs)]
     end_us = given[-1].at_us + SECOND
     again = Noise(at_us=0, for_us=end_us, duplicate=1.0, delay_us=SECOND, kinds=_REPEATED)
     plan = Plan(
-        FaultSchedule((*given, again) if seed % 2 else tuple(given), end_us), watched(workload.options), seed
+        FaultSchedule((*given, again) if seed % 2 else tuple(given), end_us),
+        watched,
+        seed,
     )
     feed = workload.feed(seed)
 
@@ -109,3 +112,19 @@ def _comes_to(verb: MoveInterval | SplitInterval | MergeIntervals, owned: _Owned
         case MergeIntervals():
             following = next((interval for interval in owned if interval.low == here.high), None)
             return {} if following is None else {KeyInterval(here.low, following.high): owner}
+
+
+def test_the_sound_engine_does_what_it_is_told() -> None:
+    assert [fired(try_operated(seed)) for seed in range(12)] == [()] * 12
+
+
+def test_a_mint_that_counts_each_time_that_it_comes_is_noticed() -> None:
+    """A repeated mint takes back what later verbs have changed; requests are repeated in every other run."""
+    found = [fired(try_operated(seed, MUTANTS["a repeated mint counts"])) for seed in range(4)]
+    assert [bool(one) for one in found] == [False, True, False, True]
+    assert any(EXPECTED in one for one in found)
+
+
+def test_roles_that_nobody_gets_leave_the_keys_without_owners() -> None:
+    judged = try_operated(1, MUTANTS["a repeated claim counts"])
+    assert "is owned by {} when the first verb comes" in judged.verdicts[EXPECTED].message  # type: ignore[union-attr]
