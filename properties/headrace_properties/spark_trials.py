@@ -14,8 +14,8 @@ from headrace_properties.findings import Finding, FindingClass, Kind, ranked
 from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried
 from headrace_properties.replays import ReplayFile, to_replay
 from headrace_properties.spark_jobs.both_engines import compared
+from headrace_properties.spark_jobs.calendar_edges import by_calendar
 from headrace_properties.spark_jobs.causes import Cause
-from headrace_properties.spark_jobs.clock_changes import told_of_double_hour
 from headrace_properties.spark_jobs.explaining import (
     Explanation,
     explain_query,
@@ -122,7 +122,7 @@ class SparkTrials:
     def search(self) -> None:
         """Run the schedules and the trials of the sink. What the second engine cannot try is said, and the first one's counts."""
         first, *others = self.target.engines
-        self.report = self._in_zones(self._upgraded(self._verified(first)))
+        self.report = self._elsewhere(self._upgraded(self._verified(first)))
         for target in others:
             try:
                 self.report = compared(self.report, self._verified(target))
@@ -130,22 +130,18 @@ class SparkTrials:
                 unknown = (*self.report.unknown, f"on the real Spark: {error}")
                 self.report = dataclasses.replace(self.report, unknown=unknown)
 
-    def _in_zones(self, report: SparkReport) -> SparkReport:
-        """Return a report with what depends on the machine's time zone."""
-        if (
-            self.target.engines[0].laboratory is not None
-            or is_used()
-            or self._is_over(report)
-            or Cause.ZONE in self.allow
-        ):
+    def _elsewhere(self, report: SparkReport) -> SparkReport:
+        """Return a report with what days of the calendar and machines of other time zones show."""
+        if self.target.engines[0].laboratory is not None or is_used() or self._is_over(report):
             return report
-        report = dataclasses.replace(report, notes=(*report.notes, *told_of_double_hour(self.target)))
-        found = by_machine_zone(self.target)
-        if found is None:
-            return report
-        if found.finding_class is FindingClass.NOTE:
-            return dataclasses.replace(report, notes=(*report.notes, str(found)))
-        return dataclasses.replace(report, findings=ranked([*report.findings, found]))
+        shown = [*by_calendar(self.target)]
+        if Cause.ZONE not in self.allow and (zone := by_machine_zone(self.target)) is not None:
+            shown.append(zone)
+        found = [each for each in shown if isinstance(each, Finding)]
+        found = [each for each in found if each.finding_class is not FindingClass.NOTE]
+        notes = (str(each) for each in shown if each not in found)
+        findings = ranked([*report.findings, *found])
+        return dataclasses.replace(report, findings=findings, notes=(*report.notes, *notes))
 
     def _is_over(self, report: SparkReport) -> bool:
         """Return whether a search was stopped, or nothing ran."""
@@ -254,9 +250,9 @@ class Again:
             if trial.cause is Cause.UPGRADE:
                 self.finding = None if target.upgrade is None else target.upgrade.find(trial)
                 return
-            if trial.cause is Cause.ZONE:
+            if trial.cause in _ELSEWHERE:
                 smaller = dataclasses.replace(target, feed=narrowed(target.feed, trial.kept))
-                self.finding = by_machine_zone(smaller)
+                self.finding = _ELSEWHERE[trial.cause](smaller)
                 return
             found = check_again(target.job, target.feed, trial, target.promises, target.limits)
             self.finding = None if found is None else placed(target.job, target.feed, found)
@@ -276,7 +272,7 @@ class Again:
     def explanation(self) -> Explanation | None:
         """Explain the finding, if there is one."""
         if self.finding is not None and isinstance(self.finding.trial, QueryTrial):
-            if self.finding.trial.cause is Cause.ZONE:
+            if self.finding.trial.cause in _ELSEWHERE:
                 return None
             if (upgrade := self._target.upgrade) and self.finding.trial.cause is Cause.UPGRADE:
                 return explain_upgrade(upgrade, self.finding.trial)
@@ -289,6 +285,15 @@ class Again:
             return explain_sink(self._sink)
         smaller = dataclasses.replace(self._target, feed=narrowed(self._target.feed, trial.kept))
         return explain_sink(smaller.try_fault(trial.fault, rows=rows), rows)
+
+
+_ELSEWHERE: dict[Cause, Callable[[SparkTarget], Finding | None]] = {
+    Cause.ZONE: by_machine_zone,
+    Cause.CALENDAR: lambda target: next(
+        (found for found in by_calendar(target) if isinstance(found, Finding)), None
+    ),
+}
+"""What looks again for what no schedule shows."""
 
 
 def _answers_to(

@@ -6,9 +6,10 @@ JSON in it and the value of a pipeline's record are all spoiled, or moved into t
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from enum import Enum
 from itertools import chain
 from typing import Any
@@ -136,6 +137,47 @@ def in_future(value: Any) -> Any:
             return value
 
 
+_TIME = re.compile(r"\b20[2-4]\d-\d\d-\d\d(?:([T ])\d\d:\d\d(:\d\d)?(?:\.\d+)?(Z|[+-]\d\d:?\d\d)?)?(?![\d-])")
+"""A date, or a time, perhaps with an offset."""
+
+
+def at_instant(value: Any, at: datetime, wall: datetime) -> Any:
+    """Return a value with each time in it moved to an instant.
+
+    ``at``: that, with a zone. ``wall``: what is said of it where no zone is said.
+    """
+    match value:
+        case tuple():
+            return tuple(at_instant(part, at, wall) for part in value)
+        case bytes():
+            return at_instant(value.decode(errors="surrogateescape"), at, wall).encode(
+                errors="surrogateescape"
+            )
+        case str():
+            moved = _TIME.sub(lambda found: _written(found, at, wall), value)
+            return _EPOCH.sub(lambda found: f"{int(at.timestamp())}".ljust(len(found[0]), "0"), moved)
+        case datetime():
+            return at if value.tzinfo else wall
+        case date():
+            return wall.date()
+        case int() if not isinstance(value, bool):
+            return int(at_instant(str(value), at, wall))
+        case _:
+            return value
+
+
+def _written(found: re.Match[str], at: datetime, wall: datetime) -> str:
+    """Return a time in the form of another one."""
+    if not found[1]:
+        return f"{wall:%Y-%m-%d}"
+    seconds = ":%S" if found[2] else ""
+    form = f"%Y-%m-%d{found[1]}%H:%M{seconds}"
+    if found[3] is None:
+        return wall.strftime(form)
+    offset = {"Z": "Z"}.get(found[3], "+00:00" if ":" in found[3] else "+0000")
+    return at.astimezone(UTC).strftime(form) + offset
+
+
 def _text_in_future(text: str) -> str:
     moved = _YEAR.sub(str(FAR_YEAR), text)
     return _EPOCH.sub(lambda found: str(_FAR_S) + "0" * (len(found[0]) - 10), moved)
@@ -200,6 +242,45 @@ def key_twins(batches: Batches, delivery: RowDelivery) -> KeyTwins | None:
     return KeyTwins(key, spelled, *(_respelled(batches, path, key, form) for form in forms))
 
 
+def are_split(
+    twins: KeyTwins,
+    usual: Counter[Any],
+    alike: Counter[Any],
+    apart: Counter[Any],
+    other: Counter[Any],
+    *,
+    are_one: bool,
+) -> bool:
+    """Return whether two spellings of a key are one to some code, and two to other.
+
+    What comes out is then neither, or it is of two keys and names them as one.
+
+    Args:
+        twins: The rows.
+        usual: What comes out of them as they are.
+        alike: The same of `KeyTwins.alike`; so are ``apart`` and ``other``. Empty: it cannot be told.
+        apart: With another key.
+        other: With a third one: what goes by the text of a key is not compared.
+        are_one: Whether they are one, so that two are wrong as well.
+
+    """
+    one, found, two, third = map(_folded, (usual, alike, apart, other))
+    if not (found and two) or two != third or found == one:
+        return False
+    names_one = not any(twins.spelled in str(item) for item in alike)
+    names_two = any(OTHER in str(item).casefold() for item in apart)
+    return are_one or found != two or (names_one and names_two)
+
+
+def _folded(items: Counter[Any]) -> Counter[str]:
+    """Return items without what tells the spellings of a key apart."""
+    found = Counter[str]()
+    for item, times in items.items():
+        text = re.sub(rf"x?{OTHER}x?", "", str(item).casefold())
+        found[re.sub(r"\s+(?=['\"]|$)", "", text)] += times
+    return found
+
+
 def _words(row: Row) -> Iterator[tuple[tuple[int, str], str]]:
     """Yield the words among a row's values, and in the JSON of a value, each with where it stands."""
     for place, value in enumerate(row):
@@ -211,16 +292,18 @@ def _words(row: Row) -> Iterator[tuple[tuple[int, str], str]]:
 
 
 def _respelled(batches: Batches, path: tuple[int, str], key: str, form: str) -> list[list[Row]]:
-    place, name = path
     seen = 0
     found = list[list[Row]]()
     for batch in batches:
         found.append([])
         for row in batch:
-            is_key = (path, key) in _words(row)
-            seen += is_key
-            value = _with_word(row[place], name, form) if is_key and seen % 2 == 0 else row[place]
-            found[-1].append((*row[:place], value, *row[place + 1 :]))
+            words = dict(_words(row))
+            seen += words.get(path) == key
+            values = [*row]
+            for (place, name), word in words.items() if words.get(path) == key and seen % 2 == 0 else ():
+                if word == key:  # said twice, as in a message's key and in its value
+                    values[place] = _with_word(values[place], name, form)
+            found[-1].append(tuple(values))
     return found
 
 

@@ -27,6 +27,7 @@ class Cause(Enum):
     DUPLICATES = "duplicates"
     FORGOTTEN = "forgotten"
     ZONE = "zone"
+    CALENDAR = "calendar"
     PROMISE = "promise"
     EFFECT = "effect"
     VALUE = "value"
@@ -86,6 +87,9 @@ CAUSES = {
     Cause.ERROR: CauseRow(
         "fails", "Let the code accept these rows at any time: Spark promises neither batches nor their times"
     ),
+    Cause.CALENDAR: CauseRow(
+        remedy="Let the calendar count: add_months(), date + interval, calendar.monthrange(); and take hours that are left out"
+    ),
     Cause.PARTITIONS: CauseRow(
         "depends on the number of partitions", "Count by key, not by task: a task has some of the keys only", allowable=True,
     ),
@@ -109,7 +113,10 @@ CAUSES = {
     ),
     Cause.LOSS: CauseRow(finding_class=_ASKED, allowable=True),
     Cause.EVALUATED: CauseRow(finding_class=_ASKED, allowable=True),
-    Cause.ALIKE: CauseRow(finding_class=_ASKED, allowable=True),
+    Cause.ALIKE: CauseRow(
+        remedy="Normalize keys once, before anything goes by them: lower(trim(key))",
+        finding_class=_ASKED, allowable=True, answer="source=FeedSource(keys_alike=False)",
+    ),
     Cause.REPEATED: CauseRow(finding_class=_ASKED, allowable=True, answer="repeated=True"),
     Cause.SETTINGS: CauseRow(finding_class=_ASKED, allowable=True, answer="settings=('latest',)"),
     Cause.LATE: CauseRow(

@@ -161,7 +161,7 @@ class _Search:
             return JobReport(ranked(self._findings.values()), (EFFECT_FIRST,), 0, 0, calm)
         self._ask(QueryTrial(Cause.PROMISE))
         done, most_late = self._tried(schedules, seed, progress)
-        for trial in rests(self._probe) if done == schedules else ():
+        for trial in (*rests(self._probe), QueryTrial(Cause.ALIKE)) if done == schedules else ():
             self._take(trial)
         unknown = [] if any(calm.outputs.values()) else [_no_output(self._probe.job, calm)]
         if done < schedules:

@@ -1,5 +1,6 @@
 """What one trial of a Spark query shows: each cause is looked for in its own way, in the search and when a file is replayed."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -15,6 +16,7 @@ from headrace_properties.spark_jobs.job_findings import (
     AFTER_A_FAULT,
     SEVERAL_WINDOWS,
     JobFailsError,
+    difference_told,
     finding_of,
     place_at,
     schedule_told,
@@ -42,6 +44,7 @@ from headrace_properties.spark_jobs.watching import (
     place_of,
     watched_run,
 )
+from headrace_sim.deliveries import RowDelivery, are_split, key_twins
 from headrace_sim.spark.job import SparkJob, TimeMode, TransformWithState
 from headrace_sim.spark.query.queries import Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule
@@ -93,6 +96,8 @@ class QueryProbe:
                 found = self._broken(trial)
             case Cause.SWALLOWED:
                 found = self._swallowed(trial)
+            case Cause.ALIKE:
+                found = self._alike(trial)
             case _ if trial.schedule is None:
                 found = self._alone(trial)
             case Cause.LATE:
@@ -106,9 +111,12 @@ class QueryProbe:
         if cause is Cause.PROMISE:
             return Kind(Family.PROMISE, promise, FindingClass.VIOLATED, cause.kind().rank)
         source, running = self.job.declares.source, self.job.declares.running
-        declared = (cause is Cause.BATCHING and running) or (
-            cause is Cause.FORGOTTEN and source.again_within_s
-        )
+        said = {
+            Cause.BATCHING: running,
+            Cause.FORGOTTEN: source.again_within_s,
+            Cause.ALIKE: source.keys_alike,
+        }
+        declared = said.get(cause)
         return cause.kind(FindingClass.VIOLATED if declared else None)
 
     def run(self, trial: QueryTrial) -> Outcome:
@@ -232,6 +240,36 @@ class QueryProbe:
         if trial.schedule is None:
             return f"with {size_told(feed)}, undisturbed"
         return schedule_told(trial.changed, trial.schedule, feed)
+
+    def _alike(self, trial: QueryTrial) -> Finding | None:
+        """Let keys come in other case, or with a blank at their end."""
+        rows, are_one = self._rows_of(trial), self.job.declares.source.keys_alike
+        for delivery in (RowDelivery.CASE, RowDelivery.BLANK) if are_one is not False else ():
+            twins = key_twins(rows, delivery)
+            if twins is None:
+                return None
+            runs = [self._left(batches) for batches in (rows, twins.alike, twins.apart, twins.other)]
+            given_out = [given for given, _ in runs]
+            whole = [given + kept for given, kept in runs]
+            if not any(are_split(twins, *left, are_one=are_one is True) for left in (given_out, whole)):
+                continue
+            shown = difference_told("job", whole[1] - whole[0], Counter())
+            both = f"the keys {twins.key!r} and {twins.spelled!r} are one"
+            message = f"{both} key to a part of the query, and two to another: {shown}"
+            if are_one:
+                message = f"{both}, and the query takes them for two: {shown}"
+            steps = (*self.job.stateful, *self.job.working)
+            place = next((step.place for step in steps), "")
+            return finding_of(Cause.ALIKE, place, message, finding_class=self.kind(Cause.ALIKE).finding_class)
+        return None
+
+    def _left(self, batches: Feed) -> tuple[Counter[str], Counter[str]]:
+        """Return what a query gives out of rows, and what it keeps; nothing if it fails."""
+        outcome = run_changed(self.job, batches, Schedule(), Cause.FAULTS)
+        if outcome.failure is not None:
+            return Counter(), Counter()
+        kept = Counter(str(item) for state in outcome.state.values() for item in state.items())
+        return Counter(str(row) for row in outcome.rows().elements()), kept
 
     def _swallowed(self, trial: QueryTrial) -> Finding | None:
         """Find an error of a state call that is caught, unless the run's output or state tells of it."""

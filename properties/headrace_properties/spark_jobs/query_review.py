@@ -289,7 +289,7 @@ RULES = (
     ),
     ReviewRule(
         "days", _days_of_utc, "a window of {}, which is the session's time zone",
-        "Group by F.to_date(...), or give window() the start of a day: its fourth argument",
+        "Group by F.to_date(...): the fourth argument of window() is the same in summer and in winter",
         "https://spark.apache.org/docs/latest/api/python/reference/pyspark.sql/api/pyspark.sql.functions.window.html",
         FindingClass.NOTE,
     ),

@@ -40,6 +40,7 @@ class Habit(enum.Enum):
     FAILS_IN_ANOTHER_ORDER = "raises an exception in another order of arrival"
     DEPENDS_ON_FAULTS = "comes to something else after a crash, a retry or a move to another machine"
     COUNTS_AGAIN = "counts records again that their source delivers again"
+    SPLITS_KEYS = "takes two spellings of one key for two"
     MISREADS = "misreads what the previous version has left"
     DEPENDS_ON_ORDER = "depends on the order of arrival"
     DEPENDS_ON_SCHEDULE = "depends on when records arrive, or on how far the low watermark has come"
@@ -94,6 +95,7 @@ REMEDIES = {
     Habit.FAILS_IN_ANOTHER_ORDER: "Handle the record in any order, or give the computation on_failure=DeadLetter(stream)",
     Habit.DEPENDS_ON_FAULTS: "Use the record and the state only",
     Habit.COUNTS_AGAIN: "Keep the ids of records in context.state as long as their source may repeat them, and drop known ones",
+    Habit.SPLITS_KEYS: "Normalize keys where the pipeline extracts them: record.value[...].strip().lower()",
     Habit.MISREADS: "Read the state of both versions, or give the computation another name",
     Habit.DEPENDS_ON_SCHEDULE: "If that is meant, declare ordered=True; or go by record.timestamp, or by a timer for each window",
     Habit.DEPENDS_ON_ORDER: "If that is meant, declare ordered=True; or compare timestamps, or wait for the low watermark",

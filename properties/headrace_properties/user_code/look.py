@@ -153,6 +153,7 @@ class Look:
                 | Habit.FAILS_IN_ANOTHER_ORDER
                 | Habit.DEPENDS_ON_FAULTS
                 | Habit.COUNTS_AGAIN
+                | Habit.SPLITS_KEYS
                 | Habit.MISREADS
                 | Habit.GROWTH
             ):

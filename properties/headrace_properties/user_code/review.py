@@ -3,7 +3,7 @@
 The protocol keeps its promises whatever user code does; these are the promises that user code must keep in return (4.1, 6.1.3).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -268,18 +268,22 @@ class _Review:
         feed_seed, feed = next(iter(self.feeds.items()))
         pipeline = self.versions[0]
 
-        def counts_again(kept: tuple[int, ...]) -> Witness | None:
-            return SourceDeliveries(pipeline, feed.only(kept), self.source).counts_again()
+        for habit, shows in _DELIVERED.items():
 
-        kept = tuple(range(feed.records))
-        if counts_again(kept) is not None:
-            kept = fewest(kept, lambda some: counts_again(some) is not None, Budget(_SHRINKS))
-            witness = counts_again(kept)
-            assert witness is not None
-            witness = replace(witness, computation=", ".join(pipeline.computations))
-            yield finding_of(
-                Habit.COUNTS_AGAIN, witness, CodeTrial(feed_seed, kept, self.seed), feed.only(kept), pipeline
-            )
+            def shown(
+                kept: tuple[int, ...], shows: Callable[[SourceDeliveries], Witness | None] = shows
+            ) -> Witness | None:
+                return shows(SourceDeliveries(pipeline, feed.only(kept), self.source))
+
+            kept = tuple(range(feed.records))
+            if shown(kept) is not None:
+                kept = fewest(kept, lambda some: shown(some) is not None, Budget(_SHRINKS))
+                witness = shown(kept)
+                assert witness is not None
+                witness = replace(witness, computation=", ".join(pipeline.computations))
+                yield finding_of(
+                    habit, witness, CodeTrial(feed_seed, kept, self.seed), feed.only(kept), pipeline
+                )
         for told in SourceDeliveries(pipeline, feed, self.source).told():
             yield Finding(NOTED, told)
 
@@ -314,6 +318,11 @@ class _Review:
         verdict = _as_declared(name, found[name], pipeline, settles=settles)
         return verdict if isinstance(verdict, Violated) else None
 
+
+_DELIVERED = {
+    Habit.COUNTS_AGAIN: SourceDeliveries.counts_again, Habit.SPLITS_KEYS: SourceDeliveries.splits_keys,
+}  # fmt: skip
+"""What the source's deliveries show that it promises."""
 
 _SHRINKS = 40
 """Choice: how many smaller inputs are tried for a violated relation, each in some ten runs."""

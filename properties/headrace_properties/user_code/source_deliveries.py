@@ -7,6 +7,7 @@ record behind its own low watermark. A record that comes again is judged where `
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cached_property
 
 import msgspec
@@ -23,9 +24,22 @@ from headrace_properties.user_code.habits import Witness
 from headrace_properties.user_code.hosting import with_fresh_code
 from headrace_properties.user_code.settled_runs import settling_of
 from headrace_sim import Feed
-from headrace_sim.deliveries import FAR_YEAR, FeedSource, in_future, spoiled_rows
-from headrace_sim.feed import ends_source
+from headrace_sim.deliveries import (
+    FAR_YEAR,
+    Batches,
+    FeedSource,
+    RowDelivery,
+    are_split,
+    at_instant,
+    in_future,
+    key_twins,
+    spoiled_rows,
+)
+from headrace_sim.feed import FeedEntry, ends_source
 
+ODD_DAYS = ("2030-01-31T12:00Z", "2028-02-29T12:00Z", "2030-03-31T01:30Z", "2030-03-10T07:30Z")
+"""Choice: a day that the next month has not, a leap day, and hours behind those that Europe and America leave out."""
+_WEEKS = timedelta(weeks=3)
 _CENTURY_US = 70 * 365 * 86_400 * 1_000_000
 
 
@@ -57,11 +71,22 @@ class SourceDeliveries:
                 )
         return None
 
+    def splits_keys(self) -> Witness | None:
+        """Return how spellings of a key that are one are taken for two; None: they are not, or nobody said that they are one."""
+        found = self._split() if self.source.keys_alike else ""
+        return Witness("", found, self.feed.records) if found else None
+
     def told(self) -> Iterator[str]:
         """Yield what the code, or the low watermark, does to other deliveries."""
         yield from self._forgotten()
+        if self.source.keys_alike is None and (found := self._split()):
+            yield (
+                f"{found}. Normalize keys where they are extracted, record.value[...].strip().lower(); or say what they are: "
+                "source = FeedSource(keys_alike=...)"
+            )
         yield from self._spoiled()
         yield from self._future()
+        yield from self._on_days()
         yield from self._resting()
         yield from self._behind()
 
@@ -73,6 +98,43 @@ class SourceDeliveries:
     def _again(self) -> dict[str, Feed]:
         again = [entry for entry, _ in records_of(self.feed)]
         return {"at once": twice(self._calm), "behind all others": at_end(self.feed, again)}
+
+    def _split(self) -> str:
+        """Let keys come in other case, or with a blank at their end; return how the code takes them for two, or ""."""
+        records = [[(record.key, record.value)] for _, record in records_of(self.feed)]
+        for delivery in (RowDelivery.CASE, RowDelivery.BLANK):
+            twins = key_twins(records, delivery)
+            if twins is None:
+                return ""
+            usual, *left = map(self._come_out, (records, twins.alike, twins.apart, twins.other))
+            if are_split(twins, usual, *left, are_one=self.source.keys_alike is True):
+                more = next(iter(left[0] - usual), "less").partition(" on ")[0]
+                how = (
+                    "and the code takes them for two"
+                    if self.source.keys_alike
+                    else "key to a part of the code, and two to another"
+                )
+                return (
+                    f"the keys {twins.key!r} and {twins.spelled!r} are one {how}: the output has {more:.120}"
+                )
+        return ""
+
+    def _come_out(self, rows: Batches) -> Counter[str]:
+        """Return what comes out if the records have these keys and values; nothing if the run stops."""
+        changed = iter(row for batch in rows for row in batch)
+        entries = []
+        for entry in self.feed.entries:
+            event = entry.event
+            if isinstance(event, SourceRecord):
+                key, value = next(changed)
+                event = msgspec.structs.replace(event, key=key, value=value)
+            entries.append(msgspec.structs.replace(entry, event=event))
+        settled = self._settled(Feed(tuple(entries)))
+        found = Counter[str]()
+        for emitted, times in (settled or Counter[Emitted]()).items():
+            value = emitted.value.decode(errors="backslashreplace")
+            found[f"{value} for key {emitted.key!r} on {emitted.stream} at {emitted.timestamp}"] += times
+        return found
 
     def _forgotten(self) -> Iterator[str]:
         if self.source.once is not None or not self._outputs(self._calm):
@@ -107,6 +169,24 @@ class SourceDeliveries:
                     f"behind one record of the year {FAR_YEAR}, {many}, if the source's watermark follows the latest timestamp: "
                     "all later records are late. Let the clock bound the watermark"
                 )
+
+    def _on_days(self) -> Iterator[str]:
+        """Let the first record come on a day that code forgets, and three weeks earlier."""
+        first = self.feed.only(range(1))
+        alone = [
+            entry
+            for entry in first.entries
+            if isinstance(entry.event, SourceRecord) or ends_source(entry.event)
+        ]
+        for day in map(datetime.fromisoformat, ODD_DAYS):
+            usual, odd = (
+                self._run(Feed(tuple(_moved(entry, at) for entry in alone))) for at in (day - _WEEKS, day)
+            )
+            if isinstance(odd, UserCodeError) and isinstance(usual, RunResult):
+                yield (
+                    f"a record of {day:%Y-%m-%d %H:%M} UTC stops the run, and one of three weeks earlier does not: {_stop(odd)}"
+                )
+                return
 
     def _resting(self) -> Iterator[str]:
         addresses = list(dict.fromkeys(entry.address for entry in self.feed.entries))
@@ -171,6 +251,19 @@ class SourceDeliveries:
 
     def _shown(self, record: SourceRecord) -> str:
         return describe_record(self.pipeline, record)
+
+
+def _moved(entry: FeedEntry, at: datetime) -> FeedEntry:
+    """Return a record that says that it is of an instant; an end as it is."""
+    if not isinstance(entry.event, SourceRecord):
+        return entry
+    value, at_us = (
+        at_instant(entry.event.value, at, at.replace(tzinfo=None)),
+        round(at.timestamp()) * 1_000_000,
+    )
+    return msgspec.structs.replace(
+        entry, event=msgspec.structs.replace(entry.event, value=value, timestamp=at_us)
+    )
 
 
 def _before_the_end(feed: Feed, outputs: Callable[[Feed], Counter[Emitted]]) -> Counter[Emitted]:

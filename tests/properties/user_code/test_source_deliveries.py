@@ -1,5 +1,7 @@
 """A pipeline on records as its source really delivers them: what breaks on them is found or told, its sound twin is not."""
 
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -147,3 +149,102 @@ def test_late_record_that_leaves_no_trace_is_told() -> None:
         == 1
     )
     assert _told(_tried(Total()), "leaves no trace") == []
+
+
+class Renewal(Computation):
+    """Says when a subscription ends."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        day = datetime.fromtimestamp(record.timestamp / SECOND, UTC)
+        context.produce("totals", {"until": str(self.later(day))})
+
+    def later(self, day: datetime) -> datetime:
+        return day.replace(month=day.month % 12 + 1)
+
+
+class CarefulRenewal(Renewal):
+    def later(self, day: datetime) -> datetime:
+        return (day.replace(day=1) + timedelta(days=32)).replace(day=min(day.day, 28))
+
+
+def test_record_of_a_day_that_code_forgets_is_told() -> None:
+    told = _told(_tried(Renewal()), "stops the run, and one of three weeks earlier does not")
+    assert ["a record of 2030-01-31 12:00 UTC" in line for line in told] == [True]
+    assert _told(_tried(CarefulRenewal()), "three weeks earlier") == []
+
+
+class Greetings(Computation):
+    """Greets each name once, whatever its case."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        known = context.state.setdefault("known", [])
+        if self.of(record) not in known:
+            context.produce("greetings", {"name": self.of(record)})
+        known.append(self.of(record))
+
+    def of(self, record: Record) -> str:
+        return str(record.value["name"]).strip().lower()
+
+
+class ExactGreetings(Greetings):
+    def of(self, record: Record) -> str:
+        return str(record.value["name"])
+
+
+class Count(Computation):
+    """Counts the greetings of a name."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state["greetings"] = context.state.get("greetings", 0) + 1
+        context.produce("counts", {"greetings": context.state["greetings"]})
+
+
+_Key = Callable[[Record], str]
+
+
+def _greeted(computation: Computation, key: _Key, counted_by: _Key, source: FeedSource) -> CodeReview:
+    pipeline = Pipeline("greetings")
+    pipeline.injector("guests")
+    pipeline.add(computation, name="greet", inputs={"guests": key}, outputs=["greetings"])
+    pipeline.add(Count(), name="count", inputs={"greetings": counted_by}, outputs=["counts"])
+    builder = FeedBuilder(pipeline)
+    for number, name in enumerate(["ann", "bob", "ann", "ann", "bob"]):
+        at_us = (number + 1) * SECOND
+        builder.record(at_us=at_us, value={"name": name}, timestamp=at_us, key=name)
+    return review(pipeline, builder.build(), source=source)
+
+
+def _as_given(record: Record) -> str:
+    return str(record.value["name"])
+
+
+def _of_all(_record: Record) -> str:
+    return "all"
+
+
+def _normalized(record: Record) -> str:
+    return str(record.value["name"]).strip().lower()
+
+
+ONE, TWO = FeedSource(keys_alike=True), FeedSource(keys_alike=False)
+
+
+@pytest.mark.parametrize(
+    ("computation", "key", "counted_by", "source", "found", "told"),
+    [
+        (Greetings(), _as_given, _normalized, UNSAID, [], 1),  # greeted for each spelling, and counted once
+        (Greetings(), _as_given, _normalized, ONE, [Habit.SPLITS_KEYS], 0),
+        (Greetings(), _as_given, _normalized, TWO, [], 0),
+        (Greetings(), _normalized, _normalized, ONE, [], 0),
+        (Greetings(), _normalized, _normalized, UNSAID, [], 0),
+        (Greetings(), _of_all, _normalized, ONE, [], 0),
+        (ExactGreetings(), _as_given, _as_given, UNSAID, [], 0),  # two, throughout
+        (ExactGreetings(), _as_given, _as_given, ONE, [Habit.SPLITS_KEYS], 0),
+    ],
+)
+def test_spellings_of_a_key_are_one_or_two_throughout(
+    computation: Computation, key: _Key, counted_by: _Key, source: FeedSource, found: list[Habit], told: int
+) -> None:
+    shown = _greeted(computation, key, counted_by, source)
+    assert [habit for habit in _habits(shown) if habit is Habit.SPLITS_KEYS] == found
+    assert len(_told(shown, "are one key to a part of the code, and two to another")) == told

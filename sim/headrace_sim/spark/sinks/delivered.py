@@ -1,18 +1,17 @@
 """A sink on rows that come as its source may really deliver them: again, not at all in a batch, or spoiled (`DELIVERIES`)."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace_sim.deliveries import (
     DELIVERIES,
-    OTHER,
     REPEATS,
     Batches,
     KeyTwins,
     Row,
     RowDelivery,
+    are_split,
     key_twins,
     spoiled_rows,
     with_first,
@@ -85,18 +84,11 @@ class RedeliveryTrial:
                 return
             alike, apart, other = map(self._of, (twins.alike, twins.apart, twins.other))
             for name in self.compared:
-                rows = alike.get(name, Counter())
-                folded, one = _folded(rows), _folded(self.usual.contents[name])
-                two = _folded(apart.get(name, Counter()))
-                is_told_by_key = two == _folded(other.get(name, Counter()))
-                if (
-                    alike
-                    and apart
-                    and is_told_by_key
-                    and folded != one
-                    and (self.keys_alike or folded != two)
-                ):
-                    self._tell_spelled(name, delivery, twins, rows)
+                usual, *left = (
+                    each.get(name, Counter()) for each in (self.usual.contents, alike, apart, other)
+                )
+                if alike and apart and are_split(twins, usual, *left, are_one=self.keys_alike is True):
+                    self._tell_spelled(name, delivery, twins, left[0])
 
     def _tell_spelled(self, name: str, delivery: RowDelivery, twins: KeyTwins, left: Counter[Item]) -> None:
         blamed = last_effect(name, self.by_batch, self.usual.names)
@@ -277,15 +269,6 @@ class RedeliveryTrial:
 
 
 _ONCE = "dropDuplicates() in the batch, and a table that takes each key once, or MERGE, across batches"
-
-
-def _folded(rows: Counter[Item]) -> Counter[str]:
-    """Return items without what tells the spellings of a key apart."""
-    found = Counter[str]()
-    for item, times in rows.items():
-        text = re.sub(rf"x?{OTHER}x?", "", str(item).casefold())
-        found[re.sub(r"\s+(?=['\"]|$)", "", text)] += times
-    return found
 
 
 def _fault(delivery: RowDelivery) -> SinkFault:
