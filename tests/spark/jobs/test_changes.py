@@ -26,7 +26,7 @@ from headrace.spark import (
     skip_record,
 )
 from headrace.spark.hosting.layout import JobPlan
-from headrace.spark.hosting.processor import LevelProcessor
+from headrace.spark.hosting.processor import OperatorProcessor
 
 
 class Counter(Computation):
@@ -208,7 +208,7 @@ def test_a_timer_of_a_removed_computation_is_let_go(monkeypatch: pytest.MonkeyPa
     handle, times = MagicMock(), MagicMock()
     handle.getValueState().get.return_value = None
     times.getCurrentWatermarkInMs.return_value = times.getCurrentProcessingTimeInMs.return_value = 5_000
-    processor = LevelProcessor(plan, 0)
+    processor = OperatorProcessor(plan, 0)
     processor.init(handle)
     assert list(processor.handleExpiredTimer(("counter/0",), times, MagicMock())) == []
     assert not handle.getValueState().update.called

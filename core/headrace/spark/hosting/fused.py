@@ -25,7 +25,7 @@ from headrace.spark.hosting.parcels import Parcel, Post, record_batch
 HEADERS = ""
 """In place of a group: the value of the state that holds all headers."""
 
-_EVERYTHING = ""
+EVERYTHING = ""
 """Spark's name of the only group."""
 
 _T = TypeVar("_T")
@@ -69,12 +69,12 @@ _decode_bundle = msgspec.msgpack.Decoder(list[tuple[str, Parcel]]).decode
 
 def bundle_rows(post: Post) -> pa.RecordBatch:
     """Return what was posted as one row for the operator, whatever its groups."""
-    return record_batch([_EVERYTHING], [_encode(list(post.parcels.items()))])
+    return record_batch([EVERYTHING], [_encode(list(post.parcels.items()))])
 
 
 def bundled_images(images: Mapping[str, bytes]) -> tuple[str, bytes]:
     """Return the images of intervals, by group, as one row for the operator."""
-    return _EVERYTHING, _encode(images)
+    return EVERYTHING, _encode(images)
 
 
 def unbundled(bundles: Iterable[bytes]) -> dict[str, list[Parcel]]:

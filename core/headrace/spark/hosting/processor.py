@@ -1,4 +1,4 @@
-"""A level of the pipeline as a stateful operator of Spark's (MillWheel 4.1, 7.1): a group is a key interval.
+"""Levels of the pipeline as a stateful operator of Spark's (MillWheel 4.1, 7.1): a group is a key interval.
 
 Rules of this file: parcels for later levels, or for the outside, pass through an operator without touching state; an operator has
 at most one Spark timer for each interval, and never reads another interval's state. Choice: Spark passes rows, not pandas
@@ -23,7 +23,7 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from headrace.api.time import MAX_TIME, MILLISECOND
 from headrace.spark.hosting.chunks import NEVER, Chunks, MemoryStore
-from headrace.spark.hosting.fused import FusedTask, unbundled
+from headrace.spark.hosting.fused import EVERYTHING, FusedTask, unbundled
 from headrace.spark.hosting.images import install
 from headrace.spark.hosting.interval_task import run_interval
 from headrace.spark.hosting.layout import BatchContext, JobPlan, computation_of
@@ -33,21 +33,24 @@ from headrace.spark.runtime.failures import noted
 from headrace.spark.runtime.garbage_collection import collector_paused
 
 
-class LevelProcessor(StatefulProcessor):
-    """Hosts the computations of one level.
+class OperatorProcessor(StatefulProcessor):
+    """Hosts the computations of one level, or of all of them (see `headrace.spark.hosting.fused`).
 
     Args:
         plan: the layout of the pipeline.
-        level: number of the level.
+        level: number of the level; 0 if it hosts all.
+        seeds: whether the rows are images of intervals, which it takes (see `headrace.spark.jobs.migration`).
     """
 
-    def __init__(self, plan: JobPlan, level: int) -> None:
-        self._plan = plan
-        self._groups = frozenset(group for name in plan.levels[level] for group in plan.groups[name])
+    def __init__(self, plan: JobPlan, level: int, *, seeds: bool = False) -> None:
+        self._plan, self._seeds = plan, seeds
+        groups = [group for name in plan.levels[level] for group in plan.groups[name]]
+        self._groups = frozenset([EVERYTHING] if plan.fused else groups)
+        self._task: FusedTask | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state: the header and the chunks of each interval."""
-        self._store = _SparkStore(handle)
+        """Open the state."""
+        self._store = _FusedStore(handle) if self._plan.fused else _SparkStore(handle)
 
     def handleInputRows(  # noqa: N802  Spark's name
         self,
@@ -55,11 +58,19 @@ class LevelProcessor(StatefulProcessor):
         rows: Iterator[Any],
         timerValues: TimerValues,  # noqa: N803  Spark's name
     ) -> Iterator[Any]:
-        """Process the parcels for an interval, or pass them on."""
+        """Process the parcels for a group, or take its images; pass on what is for another level."""
         group = str(key[0])
         if group not in self._groups:
             return rows
-        return self._run(group, rows, timerValues)
+        if not self._seeds:
+            return self._run(group, rows, timerValues)
+        with noted():
+            for image in self._parcels_in(rows):
+                if isinstance(self._store, _FusedStore):
+                    FusedTask(self._plan, self._store).take(image)
+                else:
+                    install(image, self._store)
+        return iter(())
 
     def handleExpiredTimer(  # noqa: N802  Spark's name
         self,
@@ -67,146 +78,42 @@ class LevelProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803  Spark's name
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803  Spark's names
     ) -> Iterator[Any]:
-        """Process an interval whose next timer Spark's watermark has reached, unless its computation was removed."""
+        """Process a group whose next timer Spark's watermark has reached, unless its computation was removed."""
         group = str(key[0])
         return self._run(group, (), timerValues) if group in self._groups else iter(())
 
     def _run(self, group: str, rows: Iterable[Any], times: TimerValues) -> Iterator[Any]:
-        self._store.group, self._store.watermark_ms = group, times.getCurrentWatermarkInMs()
         with noted(), collector_paused():
-            # The parcels have no name here, so they are freed before the garbage collector would scan their records.
-            post = run_interval(
-                self._plan,
-                group,
-                _micro_batch(self._plan, times),
-                [decode_parcel(data) for data in _parcels_in(self._plan, rows)],
-                self._store,
-            )
+            post = self._process(group, rows, times)
         if self._plan.rows:
-            yield from _rows(post)
+            for name, parcel in zip(*post.encoded(), strict=True):
+                yield Row(group=name, parcel=parcel)
         elif post.parcels or post.tallies:
             import pandas as pd  # noqa: PLC0415  it takes as long as all the other imports of Spark's Python processes
 
             yield pd.DataFrame(dict(zip(("group", "parcel"), post.encoded(), strict=True)))
 
-
-def _parcels_in(plan: JobPlan, rows: Iterable[Any]) -> Iterator[bytes]:
-    for found in rows:
-        if plan.rows:
-            yield found["parcel"]
-        else:
-            yield from found["parcel"]
-
-
-class LevelSeed(StatefulProcessor):
-    """Takes the images of one level's intervals (see `headrace.spark.jobs.migration`), with the state of `LevelProcessor`.
-
-    Args:
-        plan: the layout of the pipeline.
-        level: number of the level.
-    """
-
-    def __init__(self, plan: JobPlan, level: int) -> None:
-        self._plan = plan
-        self._groups = frozenset(group for name in plan.levels[level] for group in plan.groups[name])
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state."""
-        self._store = _SparkStore(handle)
-
-    def handleInputRows(  # noqa: N802  Spark's name
-        self,
-        key: Any,
-        rows: Iterator[Any],
-        timerValues: TimerValues,  # noqa: ARG002, N803  Spark's name
-    ) -> Iterator[Any]:
-        """Take an interval's image, or pass it on."""
-        if str(key[0]) not in self._groups:
-            return rows
-        with noted():
-            for image in _parcels_in(self._plan, rows):
-                install(image, self._store)
-        return iter(())
-
-
-def _micro_batch(plan: JobPlan, times: TimerValues) -> BatchContext:
-    number = plan.batches_before + int(TaskContext.get().getLocalProperty("streaming.sql.batchId") or 0)
-    now_us = times.getCurrentProcessingTimeInMs() * MILLISECOND
-    return BatchContext(number, now_us, from_spark(times.getCurrentWatermarkInMs()))
-
-
-def _rows(post: Post) -> Iterator[Row]:
-    for name, parcel in zip(*post.encoded(), strict=True):
-        yield Row(group=name, parcel=parcel)
-
-
-class PipelineProcessor(StatefulProcessor):
-    """Hosts all levels (see `headrace.spark.hosting.fused`).
-
-    Args:
-        plan: the layout of the pipeline.
-    """
-
-    def __init__(self, plan: JobPlan) -> None:
-        self._plan = plan
-        self._task: FusedTask | None = None
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state."""
-        self._state = _FusedStore(handle)
-
-    def handleInputRows(  # noqa: N802  Spark's name
-        self,
-        key: Any,  # noqa: ARG002  Spark's name
-        rows: Iterator[Any],
-        timerValues: TimerValues,  # noqa: N803  Spark's name
-    ) -> Iterator[Any]:
-        """Process all parcels, and whatever is due."""
-        return self._run(rows, timerValues)
-
-    def handleExpiredTimer(  # noqa: N802  Spark's name
-        self,
-        key: Any,  # noqa: ARG002  Spark's name
-        timerValues: TimerValues,  # noqa: N803  Spark's name
-        expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803  Spark's names
-    ) -> Iterator[Any]:
-        """Process whatever is due, unless that was done with the rows of this micro-batch."""
-        return self._run((), timerValues)
-
-    def _run(self, rows: Iterable[Any], times: TimerValues) -> Iterator[Any]:
-        self._state.watermark_ms = times.getCurrentWatermarkInMs()
-        with noted(), collector_paused():
+    def _process(self, group: str, rows: Iterable[Any], times: TimerValues) -> Post:
+        plan, store = self._plan, self._store
+        store.watermark_ms = times.getCurrentWatermarkInMs()
+        number = plan.batches_before + int(TaskContext.get().getLocalProperty("streaming.sql.batchId") or 0)
+        now_us = times.getCurrentProcessingTimeInMs() * MILLISECOND
+        batch = BatchContext(number, now_us, from_spark(store.watermark_ms))
+        parcels = self._parcels_in(rows)
+        if isinstance(store, _FusedStore):
             if self._task is None:
-                self._task = FusedTask(self._plan, self._state)
-            post = self._task.run(_micro_batch(self._plan, times), unbundled(row["parcel"] for row in rows))
-        yield from _rows(post)
+                self._task = FusedTask(plan, store)
+            return self._task.run(batch, unbundled(parcels))
+        store.group = group
+        # The parcels have no name here, so they are freed before the garbage collector would scan their records.
+        return run_interval(plan, group, batch, [decode_parcel(data) for data in parcels], store)
 
-
-class PipelineSeed(StatefulProcessor):
-    """Takes the images of all intervals (see `headrace.spark.jobs.migration`), with the state of `PipelineProcessor`.
-
-    Args:
-        plan: the layout of the pipeline.
-    """
-
-    def __init__(self, plan: JobPlan) -> None:
-        self._plan = plan
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state."""
-        self._state = _FusedStore(handle)
-
-    def handleInputRows(  # noqa: N802  Spark's name
-        self,
-        key: Any,  # noqa: ARG002  Spark's name
-        rows: Iterator[Any],
-        timerValues: TimerValues,  # noqa: ARG002, N803  Spark's name
-    ) -> Iterator[Any]:
-        """Take all images."""
-        with noted():
-            for row in rows:
-                FusedTask(self._plan, self._state).take(row["parcel"])
-        return iter(())
+    def _parcels_in(self, rows: Iterable[Any]) -> Iterator[bytes]:
+        for found in rows:
+            if self._plan.rows:
+                yield found["parcel"]
+            else:
+                yield from found["parcel"]
 
 
 class _FusedStore:

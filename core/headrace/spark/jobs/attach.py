@@ -26,7 +26,7 @@ from headrace.spark.hosting.metrics import observed
 from headrace.spark.hosting.outputs import Outputs, unpacked
 from headrace.spark.hosting.parcel_injection import CLOCK, SOURCE_COLUMNS, UNPARSED, inject
 from headrace.spark.hosting.parcels import PARCEL_SCHEMA
-from headrace.spark.hosting.processor import LevelProcessor, PipelineProcessor, bounded
+from headrace.spark.hosting.processor import OperatorProcessor, bounded
 from headrace.spark.jobs.heartbeats import PROCESS_COLUMN, Heartbeats, shaped_like
 from headrace.spark.sources.job_clock import WallTimerCheck, read_clock
 from headrace.spark.sources.schema import WATERMARK_COLUMN
@@ -174,7 +174,7 @@ def attached(
 def level_operator(parcels: DataFrame, plan: JobPlan, level: int, *, streaming: bool) -> DataFrame:
     """Add the operator of one level, or of all, from incoming to outgoing parcels."""
     if streaming:
-        return operator(parcels, plan, PipelineProcessor(plan) if plan.fused else LevelProcessor(plan, level))
+        return operator(parcels, plan, OperatorProcessor(plan, level))
     return parcels.groupBy("group").applyInArrow(bounded(plan, level), PARCEL_SCHEMA)
 
 

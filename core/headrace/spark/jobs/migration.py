@@ -32,7 +32,7 @@ from headrace.spark.hosting.fused import bundled_images
 from headrace.spark.hosting.images import Image, encode_image, images_of
 from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.parcels import PARCEL_SCHEMA
-from headrace.spark.hosting.processor import LevelSeed, PipelineSeed
+from headrace.spark.hosting.processor import OperatorProcessor
 from headrace.spark.jobs.attach import operator
 from headrace.spark.jobs.deployment_settings import (
     DeploymentSettings,
@@ -201,7 +201,7 @@ def _seed(
     ticks = ticks.withWatermark("timestamp", "0 seconds")
     parcels = ticks.crossJoin(spark.createDataFrame(rows, PARCEL_SCHEMA)).select("group", "parcel")
     for level in range(1 if plan.fused else len(plan.levels)):
-        parcels = operator(parcels, plan, PipelineSeed(plan) if plan.fused else LevelSeed(plan, level))
+        parcels = operator(parcels, plan, OperatorProcessor(plan, level, seeds=True))
     once = replace(settings, available_now=True, trigger_us=None)
     RunningQuery(f"{settings.directory}: migration", parcels, _compute, checkpoint, once).await_end()
     assert last_committed(checkpoint) == 0, "a seed is one micro-batch"
