@@ -47,7 +47,7 @@ NEEDS_SPARK = (
     "properties/headrace_properties/spark_trials.py", "properties/headrace_properties/program_trials.py",
     "tests/properties/replays/prices.py", "tests/crash_points.py",
     "scenarios/headrace_scenarios/chaos", "cli/headrace_cli/reports/chaos_report.py",
-    "benchmarks/headrace_benchmarks/bench_spark.py", "benchmarks/headrace_benchmarks/spark_*",
+    "benchmarks/headrace_benchmarks/spark_*",
     "tests/benchmarks/test_spark_jobs.py", "tests/cli/test_serve.py", "tests/cli/test_everyday.py",
 )  # fmt: skip
 """What cannot even be imported without PySpark."""

@@ -1,6 +1,6 @@
 """The catalogue of ``headrace paper bench``."""
 
-from headrace_benchmarks import harness, kernels, promises, spark_jobs
+from headrace_benchmarks import harness, kernels, layer_costs, promises, spark_hosts, spark_jobs
 from headrace_benchmarks.figures import Benchmark
 from headrace_benchmarks.section8 import benchmark as section8
 
@@ -10,8 +10,10 @@ BENCHMARKS: dict[str, Benchmark] = {
         harness.BENCHMARK,
         harness.ALARMS,
         kernels.BENCHMARK,
+        layer_costs.BENCHMARK,
         promises.BENCHMARK,
         spark_jobs.BENCHMARK,
+        *spark_hosts.BENCHMARKS,
         *section8.BENCHMARKS,
     )
 }

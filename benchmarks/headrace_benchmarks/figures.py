@@ -76,11 +76,20 @@ class Benchmark:
         name: name in the command.
         title: what it measures, in one line.
         measure: runs it, and yields each figure as soon as it is known.
+        needs: optional module that it requires; empty: none.
     """
 
     name: str
     title: str
     measure: Callable[[BenchOptions, OnProgress], Iterator[Figure]]
+    needs: str = ""
+
+    def figures(self, options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
+        """Run it, or say what is missing."""
+        if is_there(self.needs):
+            yield from self.measure(options, on_progress)
+        else:
+            yield Figure(self.name, 0, detail=f"not measured: {self.needs} is not installed")
 
 
 def at_least(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgress, at_least, is_there
+from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgress, at_least
 
 GOAL = 3_000
 """Judged schedules a minute and core."""
@@ -18,9 +18,6 @@ QUICK_SCHEDULES = 50
 
 def measure(options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
     """Measure each job."""
-    if not is_there("pyspark"):
-        yield Figure("judged schedules", 0, detail="not measured: pip install 'headrace[spark]'")
-        return
     from headrace_benchmarks.spark_small_jobs import JOBS, checked, tested  # noqa: PLC0415  PySpark is optional
 
     schedules = options.runs or (QUICK_SCHEDULES if options.quick else SCHEDULES)
@@ -51,5 +48,8 @@ def _cpu_s(call: Callable[..., Any], *given: Any) -> float:
 
 
 BENCHMARK = Benchmark(
-    "spark-jobs", "schedules of simulated Spark jobs a minute, beside PySpark's TwsTester", measure
+    "spark-jobs",
+    "schedules of simulated Spark jobs a minute, beside PySpark's TwsTester",
+    measure,
+    needs="pyspark",
 )

@@ -66,6 +66,13 @@ def test_a_missed_correctness_goal_is_exit_code_1(run: Run, monkeypatch: pytest.
     assert {"versions", "machine", "options", "elapsed_s"} <= document.keys()
 
 
+def test_a_benchmark_without_its_requirements_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BENCHMARKS, "some", dataclasses.replace(benchmark(KILLS), needs="no_such_module"))
+    result = run("paper", "bench", "some")
+    assert result.exit_code == 0
+    assert "not measured: no_such_module is not installed" in plain(result.stdout)
+
+
 @pytest.mark.parametrize("options", [["no luck"], ["harness", "--runs", "0"], ["harness", "--jobs", "0"]])
 def test_wrong_use_is_exit_code_2(run: Run, options: list[str]) -> None:
     assert run("paper", "bench", *options).exit_code == 2

@@ -78,7 +78,7 @@ def _measure(benchmark: Benchmark, options: BenchOptions) -> tuple[list[Figure],
     figures: list[Figure] = []
     with RunProgress("measuring") as progress:
         try:
-            figures.extend(benchmark.measure(options, progress.on_part))
+            figures.extend(benchmark.figures(options, progress.on_part))
         except KeyboardInterrupt as stop:
             return figures, signal_of(stop)
     return figures, None
