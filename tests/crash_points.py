@@ -24,7 +24,7 @@ from pyspark.sql import types as t
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.query_review import is_for_looking
 from headrace_properties.spark_trials import SparkTrials
-from headrace_sim.spark.sinks.contents import Item
+from headrace_sim.spark.sinks.trial_contents import Item
 from tests.corpus import INSTALLED
 from tests.properties.spark_jobs.corpus_table import CORPUS, FOLDER, CorpusJob
 from tests.sim.spark.outcomes import keep

@@ -27,7 +27,7 @@ from headrace_properties.search.parallel import cores
 from headrace_properties.search.scope import Scope, small_cluster
 from headrace_properties.search.strategy import search
 from headrace_scenarios import zeitgeist
-from headrace_scenarios.zeitgeist.queries import UserSearch
+from headrace_scenarios.zeitgeist.search_traffic import UserSearch
 from headrace_sim import SOUND, Feed, FeedBuilder, Protocol
 
 

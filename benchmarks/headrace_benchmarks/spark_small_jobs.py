@@ -9,7 +9,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.outcomes import check_job
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode, TransformWithState, WatermarkStep

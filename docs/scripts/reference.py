@@ -36,7 +36,7 @@ from headrace.histories import lines as record_lines
 from headrace_cli.main import app
 from headrace_cli.terminal.exit import ExitCode
 from headrace_properties import pytest_plugin, verifier, verify_arguments
-from headrace_properties.checkers.catalogue import rules
+from headrace_properties.checkers.invariant_catalogue import rules
 from headrace_sim import ClusterOptions, faults
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from headrace_properties.checkers.catalogue import is_about_code
+from headrace_properties.checkers.invariant_catalogue import is_about_code
 from headrace_properties.explain.descriptions import describe_failure
 from headrace_properties.findings import Finding, FindingClass, Kind, ranked
 from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried

@@ -15,14 +15,14 @@ import msgspec
 
 from headrace import HistoryFormatError, OptionsError
 from headrace.api.json_text import JsonError, read_json
-from headrace_properties.checkers.catalogue import is_invariant
+from headrace_properties.checkers.invariant_catalogue import is_invariant
 from headrace_properties.findings import Family, Kind
 from headrace_properties.printable import printable_json
 from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.judging import Failure
 from headrace_properties.search.origins import code_digest
 from headrace_properties.search.plans import Plan
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import PipelineSource, Source, SparkSource
 from headrace_properties.user_code.code_trial import CodeTrial

@@ -15,7 +15,6 @@ from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried
 from headrace_properties.replays import ReplayFile, to_replay
 from headrace_properties.spark_jobs.both_engines import compared
 from headrace_properties.spark_jobs.calendar_edges import by_calendar
-from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.explaining import (
     Explanation,
     explain_query,
@@ -23,6 +22,7 @@ from headrace_properties.spark_jobs.explaining import (
     explain_upgrade,
     placed,
 )
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import finding_of_sink, question_of_sink
 from headrace_properties.spark_jobs.machine_zones import by_machine_zone
 from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_again
@@ -33,6 +33,7 @@ from headrace_properties.target import SparkSource
 from headrace_properties.target_kinds import TargetKind
 from headrace_properties.verdict import Holds, Verdict
 from headrace_sim.deliveries import FeedSource
+from headrace_sim.spark.pyspark_versions import INSTALLED, differing
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.real.answers import collected, is_used, remember
 from headrace_sim.spark.real.wire import SparkAnswer
@@ -40,7 +41,6 @@ from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFaultKind
 from headrace_sim.spark.sinks import ALLOWED, OneTrial
 from headrace_sim.spark.sinks.sink_reports import Progress
 from headrace_sim.spark.sinks.story import OtherRows
-from headrace_sim.spark.versions import INSTALLED, differing
 
 
 @dataclass(slots=True)

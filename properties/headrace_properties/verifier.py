@@ -17,7 +17,7 @@ from hypothesis.strategies import SearchStrategy
 from msgspec import structs
 
 from headrace import OptionsError, Pipeline
-from headrace_properties.checkers.catalogue import rules
+from headrace_properties.checkers.invariant_catalogue import rules
 from headrace_properties.drawn_feeds import feed_function
 from headrace_properties.kept_failures import KeptFailures
 from headrace_properties.pipeline_target import PipelineTarget, Search, pipeline_target

@@ -1,6 +1,6 @@
 """A new owner's recovery in small: with asynchronous scans records do not wait for the last row (6.2)."""
 
-from headrace_benchmarks.section8.recovery import (
+from headrace_benchmarks.section8.recoveries import (
     ASYNCHRONOUS,
     EARLY,
     MEDIAN,

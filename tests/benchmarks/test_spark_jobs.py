@@ -3,7 +3,7 @@
 from headrace_benchmarks.figures import BenchOptions
 from headrace_benchmarks.spark_jobs import measure
 from headrace_benchmarks.spark_small_jobs import FEED, JOBS
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.outcomes import check_job
 
 

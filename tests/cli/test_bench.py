@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace_benchmarks import harness, sampled_runs
-from headrace_benchmarks.catalogue import BENCHMARKS
+from headrace_benchmarks.benchmark_catalogue import BENCHMARKS
 from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgress, at_least, at_most
 from headrace_benchmarks.sampled_runs import SampleResult
 from headrace_benchmarks.section8.experiments import EXPERIMENTS

@@ -15,7 +15,7 @@ import pytest
 
 from docs.scripts import reference
 from headrace import EngineOptions
-from headrace_properties.checkers.catalogue import rules
+from headrace_properties.checkers.invariant_catalogue import rules
 from headrace_properties.pytest_plugin import pytest_addoption
 from headrace_sim import ClusterOptions
 from headrace_sim.faults import KINDS

@@ -1,7 +1,7 @@
 """The names that mutants and matrices may have for what catches a run."""
 
 from headrace_properties.checkers import all_checkers
-from headrace_properties.checkers.catalogue import is_about_code
+from headrace_properties.checkers.invariant_catalogue import is_about_code
 from headrace_properties.proof.calm import CALM
 from headrace_properties.proof.oracles import ERROR, EXPECTED, REFERENCE
 from headrace_properties.proof.workloads import WORKLOADS

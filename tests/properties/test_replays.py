@@ -16,7 +16,7 @@ from headrace_properties.proof.mutants import protocol_named
 from headrace_properties.replays import ERROR, REPLAY_FORMAT, ReplayFile, read_replay, to_replay
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import run_plan, violations
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import PipelineSource, SparkSource
 from headrace_properties.user_code.code_trial import CodeTrial

@@ -20,7 +20,7 @@ from headrace_benchmarks.figures import (
     at_most,
     is_there,
 )
-from headrace_benchmarks.kernels import counting, deliveries, engine_alone, small, watermarks
+from headrace_benchmarks.kernels import counting, engine_alone, small, throughput, watermarks
 from headrace_benchmarks.kernels.rounds import Rounds, Run
 
 
@@ -74,22 +74,22 @@ def _rate(name: str, rounds: Rounds, run: str, what: str) -> Figure:
 
 
 def _deliveries(size: KernelSize, seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
-    runs = deliveries.runs(size.records, seed)
+    runs = throughput.runs(size.records, seed)
     found = Rounds(runs, size.rounds, on_run)
-    yield _rate("simulated deliveries", found, deliveries.ENGINE, "deliveries")
+    yield _rate("simulated deliveries", found, throughput.ENGINE, "deliveries")
     yield at_least(
-        "simulated deliveries, relative to a minimal engine loop", found.ratio(deliveries.ENGINE, deliveries.MINIMAL), 0.1,
-        detail=f"the loop: {found.rate(deliveries.MINIMAL):,.0f} per CPU second",
+        "simulated deliveries, relative to a minimal engine loop", found.ratio(throughput.ENGINE, throughput.MINIMAL), 0.1,
+        detail=f"the loop: {found.rate(throughput.MINIMAL):,.0f} per CPU second",
     )  # fmt: skip
-    share = 1 - found.ratio(deliveries.ENGINE, deliveries.WITHOUT_HISTORY)
+    share = 1 - found.ratio(throughput.ENGINE, throughput.WITHOUT_HISTORY)
     yield at_most("the History's share of a run", share, 0.25)
 
 
 def _sizes(size: KernelSize, seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
-    found = Rounds(deliveries.sizes(size.size_records, seed), size.size_rounds, on_run)
+    found = Rounds(throughput.sizes(size.size_records, seed), size.size_rounds, on_run)
     yield at_least(
-        "simulated deliveries at 2,000 workers, relative to 200", found.ratio(deliveries.LARGE, deliveries.SMALL), 0.45,
-        detail=f"{found.rate(deliveries.LARGE):,.0f} and {found.rate(deliveries.SMALL):,.0f} per CPU second, same load for each",
+        "simulated deliveries at 2,000 workers, relative to 200", found.ratio(throughput.LARGE, throughput.SMALL), 0.45,
+        detail=f"{found.rate(throughput.LARGE):,.0f} and {found.rate(throughput.SMALL):,.0f} per CPU second, same load for each",
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from headrace_benchmarks.section8 import (
     hot_key,
     nexmark,
     on_spark,
-    recovery,
+    recoveries,
     section_6_1_3,
     skew,
     strong_weak,
@@ -330,7 +330,8 @@ _PLOTS: dict[str, Callable[["Figure", ExperimentResult], None]] = {
     "strong-weak": _strong_weak,
     "depth": _depth,
     "recovery": partial(
-        _panels, (recovery.MEDIAN, recovery.MOST), _way, {0: "best"}, xscale="log", yscale="log", xlabel="keys of the interval"
+        _panels, (recoveries.MEDIAN, recoveries.MOST), _way, {0: "best"},
+        xscale="log", yscale="log", xlabel="keys of the interval"
     ),
     "hot-key": partial(
         _panels, (hot_key.BEHIND, BUSIEST), _phases, {0: "best", 1: "best"}, sharey=False, xlabel="records of one key, %"

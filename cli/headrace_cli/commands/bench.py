@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from headrace_benchmarks.catalogue import BENCHMARKS
+from headrace_benchmarks.benchmark_catalogue import BENCHMARKS
 from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, machine, versions
-from headrace_cli.options.shared import JobsOption, JsonOption
+from headrace_cli.options.option_groups import JobsOption, JsonOption
 from headrace_cli.terminal.consoles import error_console, output_console
 from headrace_cli.terminal.documents import fields_of, print_document, stdout_reserved
 from headrace_cli.terminal.exit import ExitCode, UnknownChoiceError, tidy_errors

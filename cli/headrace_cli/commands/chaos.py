@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace_cli.options.shared import LONGEST_S, JsonOption, with_options
+from headrace_cli.options.option_groups import LONGEST_S, JsonOption, with_options
 from headrace_cli.targets.loading import DEFAULT_FEED, load_target
 from headrace_cli.terminal.consoles import error_console, output_console
 from headrace_cli.terminal.documents import print_document, stdout_reserved

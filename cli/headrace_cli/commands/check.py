@@ -11,7 +11,7 @@ from rich.console import Console
 
 from headrace.histories import End, HistoryReader, Tells, history_schema
 from headrace.history import RunEnded
-from headrace_cli.options.shared import JsonOption
+from headrace_cli.options.option_groups import JsonOption
 from headrace_cli.reports.log_report import answered, check_spark_logs
 from headrace_cli.targets.loading import load_named_promises, load_pipeline, load_promises
 from headrace_cli.terminal.consoles import error_console, output_console

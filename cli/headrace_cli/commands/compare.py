@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from headrace_cli.options.shared import FeedOption, JsonOption, PipelineArgument
+from headrace_cli.options.option_groups import FeedOption, JsonOption, PipelineArgument
 from headrace_cli.targets.loading import DEFAULT_FEED, load_target
 from headrace_cli.terminal.consoles import output_console
 from headrace_cli.terminal.documents import print_document, stdout_reserved

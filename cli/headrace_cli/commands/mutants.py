@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from headrace import HeadraceError, format_time
+from headrace_cli.options.option_groups import JsonOption, with_options
 from headrace_cli.options.pools import PoolOptions
-from headrace_cli.options.shared import JsonOption, with_options
 from headrace_cli.terminal.consoles import error_console, output_console
 from headrace_cli.terminal.documents import fields_of, print_document
 from headrace_cli.terminal.exit import ExitCode, tidy_errors

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from headrace_cli.options.shared import JobsOption, JsonOption
+from headrace_cli.options.option_groups import JobsOption, JsonOption
 from headrace_cli.reports.unseen import shown_path
 from headrace_cli.targets.loading import DEFAULT_FEED, load_target
 from headrace_cli.terminal.consoles import output_console

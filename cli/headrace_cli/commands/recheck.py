@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headrace_cli.options.shared import JsonOption
+from headrace_cli.options.option_groups import JsonOption
 from headrace_cli.targets.loading import load_pipeline
 from headrace_cli.terminal.consoles import output_console
 from headrace_cli.terminal.documents import print_document, stdout_reserved

@@ -10,8 +10,8 @@ from headrace import HistoryFormatError
 from headrace_cli.options.confinement import AllowEffectOption, Confinement
 from headrace_cli.options.heeded import refuse_unheeded_options
 from headrace_cli.options.history_option import HISTORY, HistoryOption
+from headrace_cli.options.option_groups import CodeTimeoutOption, JsonOption, PromiseOption, with_options
 from headrace_cli.options.program_options import EnvironmentOption
-from headrace_cli.options.shared import CodeTimeoutOption, JsonOption, PromiseOption, with_options
 from headrace_cli.reports.pictures import Showing, print_saved
 from headrace_cli.reruns.pipeline_reruns import rerun_pipeline
 from headrace_cli.reruns.reruns import ReplayOptions, Rerun, print_headline

@@ -21,7 +21,7 @@ from headrace_benchmarks.section8.reporting import (
     provenance,
     sha256,
 )
-from headrace_cli.options.shared import JobsOption, JsonOption
+from headrace_cli.options.option_groups import JobsOption, JsonOption
 from headrace_cli.terminal.consoles import output_console
 from headrace_cli.terminal.documents import print_document
 from headrace_cli.terminal.exit import ExitCode, UnknownChoiceError, UnwritableFileError, tidy_errors

@@ -11,7 +11,7 @@ import typer
 
 from headrace import SECOND, UserCodeError
 from headrace_cli.options.history_option import HISTORY, HistoryOption, write_history
-from headrace_cli.options.shared import LONGEST_S, JsonOption, with_options
+from headrace_cli.options.option_groups import LONGEST_S, JsonOption, with_options
 from headrace_cli.reports.run_report import Ran
 from headrace_cli.runs.hosts import HOSTS, HostName, HostOptions
 from headrace_cli.runs.input_file import InputOptions
@@ -28,7 +28,7 @@ from headrace_cli.terminal.exit import (
 )
 from headrace_cli.terminal.files import ForceOption, OutputFiles
 from headrace_cli.terminal.live_progress import RunProgress
-from headrace_properties.explain.pictures.event_time import check_chart
+from headrace_properties.explain.pictures.event_time_chart import check_chart
 from headrace_properties.explain.pictures.run_chart import chart_of
 from headrace_properties.user_code.comparison import same_output
 

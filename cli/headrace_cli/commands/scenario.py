@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from headrace import UserCodeError
+from headrace_cli.options.option_groups import JsonOption, with_options
 from headrace_cli.options.protocols import WithoutOption, protocol_without
-from headrace_cli.options.shared import JsonOption, with_options
 from headrace_cli.reports.pictures import Showing, print_saved
 from headrace_cli.terminal.consoles import output_console
 from headrace_cli.terminal.documents import fields_of, invariants_document, print_document
@@ -28,7 +28,7 @@ from headrace_cli.terminal.render import (
     print_verdicts,
     print_violations,
 )
-from headrace_properties.explain.pictures.event_time import ChartError, check_chart
+from headrace_properties.explain.pictures.event_time_chart import ChartError, check_chart
 from headrace_scenarios.catalogue import SCENARIOS
 from headrace_scenarios.scenario import Scenario, ScenarioRun
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace import HeadraceError
-from headrace_cli.options.shared import LONGEST_S
+from headrace_cli.options.option_groups import LONGEST_S
 from headrace_cli.runs.endpoints import endpoints
 from headrace_cli.targets.loading import load_named
 from headrace_cli.terminal.consoles import error_console

@@ -11,7 +11,7 @@ from rich import filesize
 from rich.console import Console
 
 from headrace import HeadraceError, StateCodec
-from headrace_cli.options.shared import JsonOption
+from headrace_cli.options.option_groups import JsonOption
 from headrace_cli.targets.loading import load_pipeline
 from headrace_cli.terminal.consoles import output_console
 from headrace_cli.terminal.documents import fields_of, print_document, stdout_reserved

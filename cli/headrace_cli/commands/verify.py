@@ -17,11 +17,7 @@ from headrace_cli.options.heeded import refuse_unheeded_options
 from headrace_cli.options.history_option import HISTORY, SIMULATED, HistoryOption, write_history
 from headrace_cli.options.invariants import invariants_named
 from headrace_cli.options.kept import FailuresOption, memory, save_findings
-from headrace_cli.options.pools import PoolOptions
-from headrace_cli.options.program_options import ArgumentsOption, Engine, ProgramOptions
-from headrace_cli.options.protocols import WithoutOption, protocol_without
-from headrace_cli.options.scope_options import ScopeOptions
-from headrace_cli.options.shared import (
+from headrace_cli.options.option_groups import (
     CodeTimeoutOption,
     FeedOption,
     JsonOption,
@@ -30,6 +26,10 @@ from headrace_cli.options.shared import (
     VerboseOption,
     with_options,
 )
+from headrace_cli.options.pools import PoolOptions
+from headrace_cli.options.program_options import ArgumentsOption, Engine, ProgramOptions
+from headrace_cli.options.protocols import WithoutOption, protocol_without
+from headrace_cli.options.scope_options import ScopeOptions
 from headrace_cli.reports.search_report import SearchReport
 from headrace_cli.reports.spark_report import SparkSearchReport
 from headrace_cli.targets.loading import (

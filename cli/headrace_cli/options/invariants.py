@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from headrace import HeadraceError, Pipeline
 from headrace_properties.checkers import all_checkers
-from headrace_properties.checkers.catalogue import is_about_code
+from headrace_properties.checkers.invariant_catalogue import is_about_code
 from headrace_properties.promises import Promise
 from headrace_properties.user_code.habits import Habit
 

@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Mapping
 
-from headrace_properties.checkers.catalogue import is_about_code
+from headrace_properties.checkers.invariant_catalogue import is_about_code
 from headrace_properties.explain.descriptions import titles
 from headrace_properties.verdict import Verdict
 

@@ -39,7 +39,7 @@ def rerun_spark(
         HistoryFormatError: the file has implausible numbers.
         HeadraceError: the job is not there, or PySpark is missing.
     """
-    from headrace_sim.spark.versions import LET_THROUGH  # noqa: PLC0415  it needs PySpark
+    from headrace_sim.spark.pyspark_versions import LET_THROUGH  # noqa: PLC0415  it needs PySpark
 
     loaded = _loaded(source, trial, options, (replay.versions or {}).get(LET_THROUGH, ""))
     from headrace_properties.spark_trials import Again  # noqa: PLC0415  it needs PySpark

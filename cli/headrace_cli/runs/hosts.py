@@ -18,7 +18,7 @@ from headrace_cli.terminal.live_progress import RunProgress
 from headrace_cli.terminal.signals import stop_requested
 from headrace_properties.checkers import Judge, engine_checkers, judge
 from headrace_properties.checkers.drops import DropCounter
-from headrace_properties.explain.progress import ProgressCounter
+from headrace_properties.explain.progress_counter import ProgressCounter
 from headrace_properties.promises import Promise, promise_checkers
 from headrace_properties.reference import Emitted, run_reference
 from headrace_properties.results import outputs_of

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from headrace import format_time
 from headrace_cli.terminal.exit import ExitCode
-from headrace_properties.checkers.catalogue import is_about_code
+from headrace_properties.checkers.invariant_catalogue import is_about_code
 from headrace_properties.explain.descriptions import describe_fields, plan_lines, titles
 from headrace_properties.search.judging import by_cause
 from headrace_properties.search.plans import Plan

@@ -9,25 +9,25 @@ from typing import Any
 
 from headrace import EngineOptions, Pipeline
 from headrace.history import Event
-from headrace_properties.checkers.authority import WithinReports
+from headrace_properties.checkers.authority_reports import WithinReports
 from headrace_properties.checkers.cases import CASES, reached
 from headrace_properties.checkers.checker import Checker, Registered
-from headrace_properties.checkers.collection import CollectedAreDone, Drained
 from headrace_properties.checkers.consumers import EveryConsumer
-from headrace_properties.checkers.deliveries import (
+from headrace_properties.checkers.deletions import CollectedAreDone, Drained
+from headrace_properties.checkers.executions import LateOnlyFromLate, NotBeforeCause, OneAtATime
+from headrace_properties.checkers.ledger import WorkLedger
+from headrace_properties.checkers.owners import Owned
+from headrace_properties.checkers.record_delivery import (
     AckAfterCommit,
     ComesToRest,
     DeliveriesArrive,
     ExactlyOnce,
     NoLoss,
 )
-from headrace_properties.checkers.executions import LateOnlyFromLate, NotBeforeCause, OneAtATime
-from headrace_properties.checkers.ledger import WorkLedger
-from headrace_properties.checkers.owners import Owned
 from headrace_properties.checkers.running_ahead import PercentileOracle, SkewLimit
-from headrace_properties.checkers.soft_state import SoftStateCheck
-from headrace_properties.checkers.timers import TimersFire, TimersInOrder, TimersOnce
-from headrace_properties.checkers.topology import TopologyUnion
+from headrace_properties.checkers.soft_state_check import SoftStateCheck
+from headrace_properties.checkers.timer_firing import TimersFire, TimersInOrder, TimersOnce
+from headrace_properties.checkers.topology_union import TopologyUnion
 from headrace_properties.checkers.watermarks import (
     HorizonOracle,
     LowWatermarkOracle,

@@ -34,8 +34,8 @@ from headrace.history import (
     SourceHeld,
 )
 from headrace.wire.rows import Production, StoredTimer
-from headrace_properties.checkers.sources import HeldSource
-from headrace_properties.checkers.topology import TopologyUnion
+from headrace_properties.checkers.held_sources import HeldSource
+from headrace_properties.checkers.topology_union import TopologyUnion
 from headrace_properties.checkers.work import PendingWork, WorkItem
 
 _NONE_OWED: dict[str, WorkItem] = {}

@@ -12,7 +12,7 @@ from headrace.api.specs import DeadLetter, Skip
 from headrace.history import DeadLettered, Executed, KeysSampled, UserCodeFailed
 from headrace.wire.rows import Production
 from headrace_properties.checkers.checker import Handlers
-from headrace_properties.checkers.topology import TopologyUnion
+from headrace_properties.checkers.topology_union import TopologyUnion
 
 _Run = tuple[str, str, str]
 """Process, computation and cause."""

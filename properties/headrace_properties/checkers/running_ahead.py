@@ -16,8 +16,8 @@ from headrace.history import (
 )
 from headrace.wire.effects import SourceRecord
 from headrace_properties.checkers.checker import Handlers, OpenVerdict, Sampling
-from headrace_properties.checkers.ending import SETTLE_US, Calm
 from headrace_properties.checkers.ledger import WorkLedger
+from headrace_properties.checkers.liveness_due import SETTLE_US, Calm
 from headrace_properties.checkers.work import WorkItem
 
 _DELAYED_US = 4 * SECOND

@@ -18,9 +18,9 @@ from headrace.history import (
 from headrace.wire.messages import Progress
 from headrace.wire.rows import Production
 from headrace_properties.checkers.checker import Handlers, OpenVerdict, Sampling
-from headrace_properties.checkers.ending import GRACE_US, Calm, left
 from headrace_properties.checkers.ledger import WorkLedger
-from headrace_properties.checkers.topology import TopologyUnion
+from headrace_properties.checkers.liveness_due import GRACE_US, Calm, left
+from headrace_properties.checkers.topology_union import TopologyUnion
 from headrace_properties.checkers.work import WorkItem
 from headrace_properties.verdict import Awaited, AwaitedKind
 

@@ -9,7 +9,7 @@ import msgspec
 
 from headrace import MAX_TIME, MIN_TIME, KeyInterval, format_time
 from headrace.wire.rows import Version
-from headrace_properties.checkers.catalogue import rules
+from headrace_properties.checkers.invariant_catalogue import rules
 from headrace_properties.histories.batch_checks import BATCH_TITLES
 from headrace_properties.histories.file_judge import record_titles
 from headrace_properties.printable import describe_input, visible

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from headrace import Pipeline
 from headrace import history as h
 from headrace.wire.rows import Version
-from headrace_properties.checkers.catalogue import is_invariant, rule
+from headrace_properties.checkers.invariant_catalogue import is_invariant, rule
 from headrace_properties.explain.causality import LinkKind, links_of, numbers_of
 from headrace_properties.explain.decoding import Codecs
 from headrace_properties.explain.event_summaries import found_by, phrase, seconds
 from headrace_properties.explain.fault_sentences import struck
 from headrace_properties.explain.losses import losses_of
+from headrace_properties.explain.stall import waiting_for
 from headrace_properties.explain.step_sentences import StepSentences, listed
 from headrace_properties.explain.subject import end_of, is_small, key_of, moves_of, records_of, subject_of
 from headrace_properties.explain.tenures import Tenure, outages_of, tenures_of
-from headrace_properties.explain.waiting import waiting_for
 from headrace_properties.search.judging import by_cause
 from headrace_properties.verdict import Verdict, Violated
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from headrace import history as h
 from headrace.api.ropes import Encoded
-from headrace_properties.checkers.catalogue import is_invariant
+from headrace_properties.checkers.invariant_catalogue import is_invariant
 from headrace_properties.explain.causality import Link, LinkKind, causal_past
 from headrace_properties.explain.tenures import outages_of, tenures_of
 

@@ -52,7 +52,6 @@ asked of what is committed wherever a driver dies, `at_end` of what each run lea
 pipeline and of a History, ``moment.table(stream)`` has the values of the records on a stream.
 """
 
-from headrace_properties.promises.errors import Broken, PromiseError, Unexercised
 from headrace_properties.promises.linearizability import linearizable
 from headrace_properties.promises.moment import Moment, RecordView, RowChange
 from headrace_properties.promises.promise import (
@@ -64,6 +63,7 @@ from headrace_properties.promises.promise import (
     never,
     sometimes,
 )
+from headrace_properties.promises.promise_errors import Broken, PromiseError, Unexercised
 from headrace_properties.promises.promise_judge import check_promises, judge_promises, promise_checkers
 from headrace_properties.promises.ready_made import (
     answered_once,

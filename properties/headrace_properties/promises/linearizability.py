@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headrace_properties.promises.errors import Broken, Unexercised
 from headrace_properties.promises.moment import Moment, RecordView
 from headrace_properties.promises.promise import Promise, PromiseKind, make
+from headrace_properties.promises.promise_errors import Broken, Unexercised
 
 Model = Callable[[Any, Any], tuple[Any, Any]]
 """The sequential object: (state, value of a request) -> (new state, answer). It must not change the state that it is given."""

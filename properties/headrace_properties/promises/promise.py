@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
 
-from headrace_properties.promises.errors import PromiseError
 from headrace_properties.promises.moment import INPUT, OUTPUT, Moment
+from headrace_properties.promises.promise_errors import PromiseError
 
 Check = Callable[[Moment], bool | None]
 """What a user writes: ``False`` or an ``AssertionError`` breaks the promise."""

@@ -6,9 +6,9 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any, overload
 
-from headrace_properties.promises.errors import Broken, PromiseError, Unexercised
 from headrace_properties.promises.moment import INPUT, OUTPUT, Moment, RecordView, RowChange
 from headrace_properties.promises.promise import Promise, PromiseKind, make
+from headrace_properties.promises.promise_errors import Broken, PromiseError, Unexercised
 from headrace_properties.promises.table_promises import Column, expected_query, expected_table, one_row_each
 
 Amount = Callable[[Any], Any]

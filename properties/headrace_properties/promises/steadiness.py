@@ -14,8 +14,8 @@ import msgspec
 from headrace import EngineOptions, Pipeline
 from headrace.history import History
 from headrace_properties.checkers import judge
-from headrace_properties.promises.errors import PromiseError
 from headrace_properties.promises.promise import Promise
+from headrace_properties.promises.promise_errors import PromiseError
 from headrace_properties.promises.promise_judge import judge_promises, promise_checkers
 from headrace_properties.verdict import Unknown, Verdict, Violated
 

@@ -11,9 +11,9 @@ from datetime import date, datetime
 from itertools import pairwise
 from typing import Any
 
-from headrace_properties.promises.errors import Broken, NotInPipelineError, PromiseError, Unexercised
 from headrace_properties.promises.moment import GIVEN, INPUT, OUTPUT
 from headrace_properties.promises.promise import Names, Promise, PromiseKind, Versions, make
+from headrace_properties.promises.promise_errors import Broken, NotInPipelineError, PromiseError, Unexercised
 from headrace_properties.promises.table_queries import (
     as_stored,
     fields_of,

@@ -13,7 +13,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from headrace_properties.promises.errors import NotInPipelineError, Unexercised
+from headrace_properties.promises.promise_errors import NotInPipelineError, Unexercised
 
 _LACKING = re.compile(r"no such table: (?:main\.)?(.+)")
 _KEPT = (int, float, str, bytes, type(None))

@@ -19,8 +19,8 @@ from headrace.history import (
     Published,
 )
 from headrace.wire.rows import Production, StoredTimer
-from headrace_properties.checkers.topology import TopologyUnion
-from headrace_properties.promises.errors import NotInPipelineError
+from headrace_properties.checkers.topology_union import TopologyUnion
+from headrace_properties.promises.promise_errors import NotInPipelineError
 
 
 @dataclass(slots=True, eq=False)

@@ -8,8 +8,8 @@ from headrace.api.codecs import decode_at
 from headrace.api.pipeline import Pipeline
 from headrace.api.records import Record, Timer
 from headrace.api.ropes import Encoded
-from headrace_properties.reference.computation import Emitted, PendingTimer, RunningComputation
-from headrace_properties.reference.context import HookContext
+from headrace_properties.reference.hook_context import HookContext
+from headrace_properties.reference.running_computation import Emitted, PendingTimer, RunningComputation
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from headrace import MAX_TIME
 from headrace.history import History
 from headrace_properties.checkers import reached
-from headrace_properties.checkers.catalogue import is_about_code
 from headrace_properties.checkers.drops import DropCounter
+from headrace_properties.checkers.invariant_catalogue import is_about_code
 from headrace_properties.promises import PromiseError
 from headrace_properties.promises.steadiness import judge_steadily
 from headrace_properties.search.agreement import check_agreement

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from headrace_properties.checkers.catalogue import is_about_code
+from headrace_properties.checkers.invariant_catalogue import is_about_code
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import Failure, JudgedRun

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from headrace_properties.findings import Finding, FindingClass
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import (
     altered_value,
     early_told,
@@ -24,7 +24,7 @@ from headrace_sim.spark.job import (
     TransformWithState,
     watermarks_of,
 )
-from headrace_sim.spark.query.queries import Outcome
+from headrace_sim.spark.query.streaming_query import Outcome
 
 Look = Callable[[SparkJob, Outcome, Noted], Finding | None]
 

@@ -17,7 +17,7 @@ from headrace.api.errors import HeadraceError
 from headrace_properties.findings import Finding
 from headrace_properties.search.guard import guarded
 from headrace_properties.search.limits import call_time_limited
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import finding_of
 from headrace_properties.spark_jobs.outcomes import without_sink
 from headrace_properties.spark_jobs.runs import place_of_failure, raised_told, run_changed

@@ -22,7 +22,7 @@ from headrace_properties.target_kinds import ORDER
 from headrace_properties.user_code.comparison import same_output
 from headrace_properties.verdict import Holds, Unknown, Verdict
 from headrace_sim.spark.laboratory.hosted import OUTPUTS
-from headrace_sim.spark.sinks.contents import Item, Raw
+from headrace_sim.spark.sinks.trial_contents import Item, Raw
 
 Row = tuple[str | None, str | None, bytes, int | None]
 """A row of the sink's table: stream, key, value, timestamp; a History event has only a value."""

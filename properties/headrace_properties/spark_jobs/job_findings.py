@@ -8,14 +8,14 @@ from typing import Any
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.findings import Family, Finding, FindingClass, Kind
-from headrace_properties.spark_jobs.causes import CAUSES, Cause
+from headrace_properties.spark_jobs.job_causes import CAUSES, Cause
 from headrace_properties.spark_jobs.swallowed import RaisedCall
 from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_properties.spark_jobs.watching import ExpiredState, LostTimer
 from headrace_properties.user_frames import Place
 from headrace_sim.spark.columns.values import Altered
-from headrace_sim.spark.query.queries import Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule
+from headrace_sim.spark.query.streaming_query import Outcome
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sinks import SinkFinding, SinkQuestion
 

@@ -11,9 +11,9 @@ from headrace_properties.promises import Promise
 from headrace_properties.reference import run_reference
 from headrace_properties.search.guard import refusal_in
 from headrace_properties.search.limits import OverrunError
-from headrace_properties.spark_jobs.causes import CAUSES, Cause
 from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
 from headrace_properties.spark_jobs.hosted_outcomes import TrialReader
+from headrace_properties.spark_jobs.job_causes import CAUSES, Cause
 from headrace_properties.spark_jobs.laboratory import Laboratory
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.targets import SparkTarget

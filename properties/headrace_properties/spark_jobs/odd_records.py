@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from headrace.api.errors import HeadraceError
 from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.spark_jobs.alone import place_of_watermark
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.runs import place_of_failure, raised_told, run_changed
 from headrace_sim.deliveries import (
     DELIVERIES,
@@ -21,8 +21,8 @@ from headrace_sim.deliveries import (
     without_stream,
 )
 from headrace_sim.spark.job import SparkJob, StreamJoin, Union, watermarks_of
-from headrace_sim.spark.query.queries import Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule
+from headrace_sim.spark.query.streaming_query import Outcome
 from headrace_sim.spark.refusals import shown_place
 
 _HASTY = CodeLimits(call_s=1.0)

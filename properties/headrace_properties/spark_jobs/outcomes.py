@@ -16,8 +16,8 @@ from headrace_properties.promises import Promise
 from headrace_properties.search.guard import guarded
 from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.spark_jobs.alone import LOOKS, lasting
-from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.changes import BY_CLOCK, by_clock, changes_of, cuts_otherwise, left_out_of
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import EFFECT_FIRST, NO_OUTPUT, WAITING, JobReport, untested
 from headrace_properties.spark_jobs.odd_records import told_of_odd_records
 from headrace_properties.spark_jobs.promised import QueryJudge, asked_of_runs
@@ -30,8 +30,8 @@ from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_sim.deliveries import FeedSource
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import OutputMode, SparkJob, SparkSink
-from headrace_sim.spark.query.queries import Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule, draw_schedule
+from headrace_sim.spark.query.streaming_query import Outcome
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sinks.sink_reports import Progress
 

@@ -11,7 +11,7 @@ from headrace_properties.findings import Finding
 from headrace_properties.promises import Promise
 from headrace_properties.search.guard import refusal_in
 from headrace_properties.search.limits import CodeLimits, OverrunError
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import place_at
 from headrace_properties.spark_jobs.named_targets import DECLARES, FEED, PREPARE, PROMISES, spark_target
 from headrace_properties.spark_jobs.promised import check_promises_of_job

@@ -12,16 +12,16 @@ from typing import Any
 
 from headrace_properties.promises import Promise, PromiseError
 from headrace_properties.promises.asking import Answer, ask, changes, reason_of
-from headrace_properties.promises.errors import NotInPipelineError, Unexercised
 from headrace_properties.promises.moment import GIVEN, INPUT, OUTPUT
 from headrace_properties.promises.promise import PromiseKind
+from headrace_properties.promises.promise_errors import NotInPipelineError, Unexercised
 from headrace_properties.promises.promise_judge import check_are_promises
 from headrace_properties.promises.reach import Reach
 from headrace_properties.promises.watch import CallWatch
 from headrace_properties.spark_jobs.written_tables import written_tables
 from headrace_sim.spark.columns.values import InputRows
 from headrace_sim.spark.job import SparkJob
-from headrace_sim.spark.query.queries import OffsetLogEntry, Outcome
+from headrace_sim.spark.query.streaming_query import OffsetLogEntry, Outcome
 
 _ASKED = frozenset({PromiseKind.ALWAYS, PromiseKind.NEVER, PromiseKind.SOMETIMES, PromiseKind.AT_END})
 

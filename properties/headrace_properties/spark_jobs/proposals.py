@@ -6,8 +6,8 @@ from headrace.api.errors import HeadraceError
 from headrace_properties.promises import Promise
 from headrace_properties.promises.guesses import Proposal, columns_of, guesses_about, proposed
 from headrace_properties.promises.moment import INPUT, OUTPUT
-from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.feeds.versioned_rows import in_versions
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.outcomes import check_again, without_sink
 from headrace_properties.spark_jobs.promised import JobMoment, moment_of_query
 from headrace_properties.spark_jobs.table_judge import TableJudge

@@ -10,8 +10,8 @@ from msgspec import structs
 from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.promises import Promise
 from headrace_properties.spark_jobs.alone import LOOKS, dropped_early, place_of_watermark
-from headrace_properties.spark_jobs.causes import CAUSES, Cause
 from headrace_properties.spark_jobs.changes import by_clock, cuts_otherwise
+from headrace_properties.spark_jobs.job_causes import CAUSES, Cause
 from headrace_properties.spark_jobs.job_findings import (
     AFTER_A_FAULT,
     SEVERAL_WINDOWS,
@@ -46,8 +46,8 @@ from headrace_properties.spark_jobs.watching import (
 )
 from headrace_sim.deliveries import RowDelivery, are_split, key_twins
 from headrace_sim.spark.job import SparkJob, TimeMode, TransformWithState
-from headrace_sim.spark.query.queries import Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule
+from headrace_sim.spark.query.streaming_query import Outcome
 
 
 @dataclass

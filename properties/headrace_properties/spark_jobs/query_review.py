@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from headrace.spark.runtime.required_settings import ROCKSDB
 from headrace_properties.findings import Family, Finding, FindingClass, Kind
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import place_at
 from headrace_sim.spark.client.settings import STATE_STORE
 from headrace_sim.spark.columns.in_force import ZONE, unheeded

@@ -11,12 +11,12 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import schedule_told
 from headrace_properties.spark_jobs.runs import run_changed
 from headrace_properties.spark_jobs.trials import QueryTrial
-from headrace_sim.spark.query.queries import OffsetLogEntry, Outcome
 from headrace_sim.spark.query.schedules import Schedule
+from headrace_sim.spark.query.streaming_query import OffsetLogEntry, Outcome
 from headrace_sim.spark.refusals import shown_place
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import time_machine
 
 from headrace_properties.search.guard import EndsProcessError
 from headrace_properties.search.limits import CodeOverrunError
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.watching import (
     LeakedState,
     Lifetime,
@@ -27,8 +27,8 @@ from headrace_sim.spark.columns.drawn_values import START
 from headrace_sim.spark.columns.expressions import columns_at
 from headrace_sim.spark.columns.zones import machines_clock
 from headrace_sim.spark.job import ApplyWithState, SparkJob, Step, TransformWithState
-from headrace_sim.spark.query.queries import Checkpoint, Event, OffsetLogEntry, Outcome, run_job
 from headrace_sim.spark.query.schedules import Feed, Schedule
+from headrace_sim.spark.query.streaming_query import Checkpoint, Event, OffsetLogEntry, Outcome, run_job
 from headrace_sim.spark.refusals import place_of_error
 
 

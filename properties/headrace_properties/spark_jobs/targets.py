@@ -13,10 +13,10 @@ from headrace_properties.findings import Finding, FindingClass, ranked
 from headrace_properties.promises import Promise
 from headrace_properties.search.guard import effects_let_through
 from headrace_properties.search.limits import CodeLimits, call_time_limited
-from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.explaining import placed, rows_by_version
 from headrace_properties.spark_jobs.feeds.sink_plans import feed_for_sink
 from headrace_properties.spark_jobs.feeds.versioned_rows import in_versions
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import (
     JobFailsError,
     JobReport,
@@ -49,9 +49,10 @@ from headrace_sim.spark.job import (
     WatermarkStep,
 )
 from headrace_sim.spark.laboratory.driver import REMOTE
-from headrace_sim.spark.query.queries import Outcome, hashable, run_job
+from headrace_sim.spark.pyspark_versions import versions
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.query.stages import planned
+from headrace_sim.spark.query.streaming_query import Outcome, hashable, run_job
 from headrace_sim.spark.refusals import place_of_error
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks import (
@@ -68,7 +69,6 @@ from headrace_sim.spark.sinks.sink_reports import Progress
 from headrace_sim.spark.sinks.sink_runs import Sight, SinkFailsError, Watcher
 from headrace_sim.spark.sinks.story import OtherRows
 from headrace_sim.spark.sinks.trial import check_sink_of, try_fault_of, undisturbed_run
-from headrace_sim.spark.versions import versions
 
 _REFUSED = re.compile("output mode", re.IGNORECASE)
 """What Spark says of a query whose output mode does not fit its operators, or its sink."""

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.sink_faults import SinkFault
 

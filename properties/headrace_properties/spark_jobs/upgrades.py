@@ -17,7 +17,7 @@ from msgspec import structs
 from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.search.guard import guarded
 from headrace_properties.search.limits import CodeLimits, call_time_limited
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import finding_of, size_told
 from headrace_properties.spark_jobs.runs import place_of_failure, raised_told, run_changed
 from headrace_properties.spark_jobs.settled import Updates, difference
@@ -27,8 +27,8 @@ from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.target import TargetError
 from headrace_sim.spark.client.scripts import Script, run_script, surroundings
 from headrace_sim.spark.job import SparkJob
-from headrace_sim.spark.query.queries import Checkpoint, OffsetLogEntry, Outcome
 from headrace_sim.spark.query.schedules import Feed, Schedule
+from headrace_sim.spark.query.streaming_query import Checkpoint, OffsetLogEntry, Outcome
 from headrace_sim.spark.query.upgrades import StateFate, changes_between, handed_over
 from headrace_sim.spark.refusals import shown_place
 

@@ -8,8 +8,8 @@ missed the batches between. What is on ``self`` lasts for a task.
 from typing import Any
 
 from headrace_properties.spark_jobs.watching import OutsideState
-from headrace_sim.spark.query.queries import ATTEMPT, REPLACED, Event
 from headrace_sim.spark.query.schedules import FaultKind, Schedule
+from headrace_sim.spark.query.streaming_query import ATTEMPT, REPLACED, Event
 
 SAME_WORKER = frozenset({
     FaultKind.TASK_DIES, FaultKind.TASK_DIES_BEFORE_COMMIT, FaultKind.TASK_DIES_AFTER_COMMIT, FaultKind.DRIVER_DIES_IN_BATCH,

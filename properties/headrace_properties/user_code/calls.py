@@ -19,7 +19,7 @@ from headrace.api.codecs import decode_state
 from headrace.api.ropes import Encoded
 from headrace.api.specs import ComputationSpec
 from headrace_properties.reference import HookCall, StepResult, run_step
-from headrace_properties.reference.computation import KeyRow, RunningComputation
+from headrace_properties.reference.running_computation import KeyRow, RunningComputation
 from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.user_code.comparison import leveled_value
 from headrace_properties.user_code.surroundings import Surroundings

@@ -14,7 +14,7 @@ from headrace.api.codecs import decode_state
 from headrace.wire.effects import SourceRecord
 from headrace_properties.printable import describe_value
 from headrace_properties.reference import HookCall, StepResult, run_reference, run_step
-from headrace_properties.reference.computation import RunningComputation
+from headrace_properties.reference.running_computation import RunningComputation
 from headrace_properties.search.guard import (
     EffectRefusedError,
     EndsProcessError,

@@ -23,7 +23,7 @@ from headrace import HeadraceError, Pipeline, Productions
 from headrace.history import History
 from headrace_properties.checkers import judge
 from headrace_properties.reference import Emitted, HookCall, RunResult, StepResult, run_reference, run_step
-from headrace_properties.reference.computation import RunningComputation
+from headrace_properties.reference.running_computation import RunningComputation
 from headrace_properties.results import result_of
 from headrace_properties.search.plans import draw_faults, ground_of
 from headrace_properties.user_code.comparison import leveled, same_output, without_ids

@@ -36,7 +36,7 @@ from headrace.api.time import MIN_TIME
 from headrace.dataflow import GroupByKeyAndWindow
 from headrace.wire.effects import SourceRecord
 from headrace_properties.reference import Emitted, HookCall, RunResult, StepResult, run_reference, run_step
-from headrace_properties.reference.computation import RunningComputation
+from headrace_properties.reference.running_computation import RunningComputation
 from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.user_code.calls import LOTS, THE_DAY, clock_at
 from headrace_properties.user_code.comparison import leveled_value

@@ -37,7 +37,7 @@ from headrace_scenarios.chaos.job import (
     SavedState,
     pass_moment,
 )
-from headrace_sim.spark.sinks.effects import Ledger
+from headrace_sim.spark.sinks.sink_effects import Ledger
 
 _LOOK_EVERY_S = 0.05
 _CREATE = f"CREATE TABLE IF NOT EXISTS {TABLE} (stream TEXT, key TEXT, value BLOB, timestamp INTEGER, record_id TEXT)"

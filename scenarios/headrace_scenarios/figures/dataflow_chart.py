@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headrace import MINUTE
 from headrace.dataflow import GLOBAL, Accumulation, Batch, Engine, MicroBatch, Streaming
-from headrace_properties.explain.pictures.event_time import DrawnResult, EventTimeChart, PlottedElement
+from headrace_properties.explain.pictures.event_time_chart import DrawnResult, EventTimeChart, PlottedElement
 from headrace_properties.proof.dataflow.model import EmittedPane
 from headrace_scenarios.figures.dataflow import END_US, ORIGIN_US, DataflowFigure, clock, points, watermark
 

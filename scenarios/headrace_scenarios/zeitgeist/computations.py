@@ -32,7 +32,7 @@ from headrace import (
     TypedCodec,
 )
 from headrace.api.specs import KeyExtractor
-from headrace_scenarios.zeitgeist.queries import (
+from headrace_scenarios.zeitgeist.search_traffic import (
     Disturbance,
     QueryTraffic,
     TrafficOptions,

@@ -240,7 +240,7 @@ def _is_raised_by_stand_in(error: BaseException) -> bool:
 
 _PACKAGE = __name__.rpartition(".")[0]
 _CONVERSIONS = frozenset({
-    "columns/user_functions.py", "columns/values.py", "query/queries.py", "state/tasks.py", "state/group_states.py",
+    "columns/user_functions.py", "columns/values.py", "query/streaming_query.py", "state/tasks.py", "state/group_states.py",
     "state/state_server.py",
 })  # fmt: skip
 """Where what the user's code returns is converted, and does not fit."""

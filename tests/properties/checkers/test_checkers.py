@@ -8,7 +8,7 @@ import pytest
 from headrace import Productions
 from headrace.history import AckSent, Applied, DuplicateDropped, FaultStruck, Healed, IntervalMinted
 from headrace_properties.checkers import all_checkers, judge
-from headrace_properties.checkers.catalogue import is_about_code
+from headrace_properties.checkers.invariant_catalogue import is_about_code
 from headrace_properties.verdict import Holds, Unknown, Violated
 from tests.properties.checkers.steps import (
     COUNT,

@@ -25,7 +25,7 @@ from headrace import MILLISECOND, SECOND, Pipeline
 from headrace.wire.effects import SourceRecord
 from headrace.wire.messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
 from headrace_properties.checkers import Judge, engine_checkers
-from headrace_properties.checkers.catalogue import is_about_code
+from headrace_properties.checkers.invariant_catalogue import is_about_code
 from headrace_properties.search.plans import Ground, ground_of
 from headrace_properties.verdict import Violated
 from headrace_sim import SOUND, Cluster, ClusterOptions, Feed, Protocol, start

@@ -25,7 +25,7 @@ from headrace_properties.search.plans import (
     ground_of,
 )
 from headrace_scenarios import zeitgeist
-from headrace_scenarios.zeitgeist.queries import UserSearch
+from headrace_scenarios.zeitgeist.search_traffic import UserSearch
 from headrace_sim import ClusterOptions, FeedBuilder, Uniform, start
 from headrace_sim import faults as f
 from headrace_sim.steps import role_of

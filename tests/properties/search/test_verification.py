@@ -10,7 +10,7 @@ import pytest
 
 from headrace import SECOND, Computation, Context, Pipeline, Productions, Record
 from headrace.history import FaultStruck
-from headrace_properties.checkers.catalogue import is_about_code
+from headrace_properties.checkers.invariant_catalogue import is_about_code
 from headrace_properties.findings import Family
 from headrace_properties.proof.mutants import MUTANTS
 from headrace_properties.replays import ERROR, REPLAY_FORMAT, ReplayFile, messages_of, to_replay

@@ -14,8 +14,8 @@ from headrace_properties.spark_trials import SparkTrials
 from headrace_properties.target import SparkSource
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks import SinkFinding, SinkReport, UnfollowableSinkError, Wrong
-from headrace_sim.spark.sinks.contents import Contents
 from headrace_sim.spark.sinks.sink_reports import PointOutcome
+from headrace_sim.spark.sinks.trial_contents import Contents
 
 BEHIND, BEFORE = (SinkFault(SinkFaultKind.KILL, 0, effect) for effect in (1, 0))
 TWICE = SinkFinding(Wrong.TWICE, "t", (), "job.py:3", "append", "Twice.", "Say the key.", BEHIND)

@@ -11,7 +11,7 @@ from pyspark.sql import Row
 from headrace import OptionsError
 from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.kept_failures import KeptFailures
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobReport
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.outcomes import check_job

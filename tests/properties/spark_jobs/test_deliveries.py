@@ -9,14 +9,14 @@ import pytest
 from pyspark.sql import Row
 
 from headrace_properties.findings import FindingClass
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobReport
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
 from headrace_sim import FeedSource
 from headrace_sim.spark.declares import Declares
-from headrace_sim.spark.query import queries
-from headrace_sim.spark.query.queries import run_job
+from headrace_sim.spark.query import streaming_query
 from headrace_sim.spark.query.schedules import FaultKind, Schedule, ScheduledFault
+from headrace_sim.spark.query.streaming_query import run_job
 from headrace_sim.spark.state.stores import Store
 from tests.properties.spark_jobs.planted import (
     FEED,
@@ -155,7 +155,7 @@ def _dirty_retry(patch: pytest.MonkeyPatch) -> None:
 
 
 def _keeps_state_of_what_died(patch: pytest.MonkeyPatch) -> None:
-    driven = queries._Query._driven
+    driven = streaming_query._Query._driven
 
     def wrong(self: Any, batch: Any) -> Any:
         done = driven(self, batch)
@@ -163,22 +163,22 @@ def _keeps_state_of_what_died(patch: pytest.MonkeyPatch) -> None:
             self._state = self._execute(batch)[1].state
         return done
 
-    patch.setattr(queries._Query, "_driven", wrong)
+    patch.setattr(streaming_query._Query, "_driven", wrong)
 
 
 def _forgets_the_backup(patch: pytest.MonkeyPatch) -> None:
-    restore = queries._Query.go_on_from
+    restore = streaming_query._Query.go_on_from
 
     def wrong(self: Any, backup: Any) -> None:
         state = self._state
         restore(self, backup)
         self._state = state
 
-    patch.setattr(queries._Query, "go_on_from", wrong)
+    patch.setattr(streaming_query._Query, "go_on_from", wrong)
 
 
 def _zombie_writes_state(patch: pytest.MonkeyPatch) -> None:
-    give = queries._Query._give
+    give = streaming_query._Query._give
 
     def wrong(self: Any, batch: Any, rows: Any, *, zombie: bool = False) -> None:
         give(self, batch, rows, zombie=zombie)
@@ -186,7 +186,7 @@ def _zombie_writes_state(patch: pytest.MonkeyPatch) -> None:
             self._state = self._execute(batch)[1].state
             self._tell_state()
 
-    patch.setattr(queries._Query, "_give", wrong)
+    patch.setattr(streaming_query._Query, "_give", wrong)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from headrace_sim.spark.client.recording import captured, record
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.job import Columns, SparkJob, Union
 from headrace_sim.spark.plan.streams import inputs_of
-from headrace_sim.spark.query.queries import run_job
+from headrace_sim.spark.query.streaming_query import run_job
 from headrace_sim.spark.sinks.trial import undisturbed_run
 
 ORDER = t.StructType(

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import functions as F
 
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.job import SparkJob

@@ -9,7 +9,7 @@ from headrace_properties.reference import run_reference
 from headrace_properties.spark_jobs.hosted_outcomes import HostedOutcome, Row, TrialReader, outcome_of
 from headrace_scenarios.chaos import turnstiles
 from headrace_sim.spark.laboratory.hosted import OUTPUTS
-from headrace_sim.spark.sinks.contents import Item
+from headrace_sim.spark.sinks.trial_contents import Item
 from tests.spark.microbatches import run_in_batches
 
 EXPECTED = run_reference(turnstiles.pipeline, turnstiles.feed(0))

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from headrace_properties.findings import Finding, FindingClass
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
 from headrace_sim.deliveries import UNSAID, FeedSource

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace_properties.findings import FindingClass
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.machine_zones import by_machine_zone
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.targets import SparkTarget

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace_properties.search.limits import CodeLimits
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobFailsError
 from headrace_properties.spark_jobs.outcomes import check_job
 from headrace_sim.spark.query.schedules import Schedule

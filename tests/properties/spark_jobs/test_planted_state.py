@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import Row
 
 from headrace_properties.promises import never
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.outcomes import check_job
 from headrace_sim.spark.columns.ddl import parse_schema
 from tests.properties.spark_jobs.planted import MINUTE_MS, by_clock, job

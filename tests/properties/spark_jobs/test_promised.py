@@ -23,7 +23,7 @@ from headrace_properties.promises import (
 from headrace_properties.promises.watch import CallWatch
 from headrace_properties.replays import ReplayFile
 from headrace_properties.spark_jobs import promised
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobReport
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.outcomes import check_again, check_job

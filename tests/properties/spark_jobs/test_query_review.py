@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from headrace import OptionsError
 from headrace.spark.runtime.required_settings import ROCKSDB
 from headrace_properties.findings import FindingClass
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.query_review import RULES, review_query
 from headrace_sim.spark.client.answers import SessionState

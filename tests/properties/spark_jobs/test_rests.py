@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
 from headrace_sim.deliveries import FeedSource
 from headrace_sim.spark.declares import Declares

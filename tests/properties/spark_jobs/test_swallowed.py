@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from pyspark.sql import Row
 
-from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.explaining import explain_query
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobFailsError
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
 from headrace_sim.spark.columns.ddl import parse_schema

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
-from headrace_properties.spark_jobs.causes import Cause
 from headrace_properties.spark_jobs.feeds.drawn_rows import drawn_batches
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.named_targets import causes_named, spark_target
 from headrace_properties.spark_jobs.targets import SparkReport
 from headrace_properties.spark_jobs.trials import QueryTrial

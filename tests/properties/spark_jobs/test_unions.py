@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import Row
 
 from headrace_properties.findings import FindingClass
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.target import TargetError
 from headrace_sim.spark.declares import Declares

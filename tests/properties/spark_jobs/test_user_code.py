@@ -15,7 +15,7 @@ import pytest
 
 from headrace_properties.search.guard import EffectRefusedError, guarded
 from headrace_properties.search.limits import CodeLimits, call_time_limited
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobFailsError
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.outcomes import check_job

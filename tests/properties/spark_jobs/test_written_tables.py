@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from headrace_properties import promises
 from headrace_properties.promises import Promise, at_end, newest_wins, same_total, unique
-from headrace_properties.spark_jobs.causes import Cause
+from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.proposals import proposals
 from headrace_properties.spark_jobs.targets import SparkReport

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace_properties.explain.pictures.event_time import ChartError
+from headrace_properties.explain.pictures.event_time_chart import ChartError
 from headrace_properties.proof.dataflow.model import run_model
 from headrace_scenarios.figures.dataflow import figures, steps
 from headrace_scenarios.figures.dataflow_chart import Drawing, text_of

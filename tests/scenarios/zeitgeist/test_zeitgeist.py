@@ -33,7 +33,7 @@ from headrace_scenarios.zeitgeist import (
     pipeline,
     weak_pipeline,
 )
-from headrace_scenarios.zeitgeist.queries import (
+from headrace_scenarios.zeitgeist.search_traffic import (
     Disturbance,
     QueryTraffic,
     SearchLog,

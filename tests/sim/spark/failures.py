@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace_sim.spark.job import TimeMode
-from headrace_sim.spark.query.queries import run_job
 from headrace_sim.spark.query.schedules import FaultKind, Schedule, ScheduledFault
+from headrace_sim.spark.query.streaming_query import run_job
 from tests.sim.spark.processors import Case, Processor, as_text, ms
 
 FAILED = Path(__file__).parent / "failure_outcomes.json"

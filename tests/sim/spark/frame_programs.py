@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from headrace_sim.spark.versions import VERSION
+from headrace_sim.spark.pyspark_versions import VERSION
 
 SCHEMA = (
     "k STRING, i INT, l BIGINT, d DOUBLE, f FLOAT, b BOOLEAN, t TIMESTAMP, day DATE, m DECIMAL(10,2), "

@@ -25,8 +25,8 @@ from headrace_sim.spark.job import (
     TransformWithState,
     WatermarkStep,
 )
-from headrace_sim.spark.query.queries import OffsetLogEntry, Outcome, run_job
 from headrace_sim.spark.query.schedules import Schedule
+from headrace_sim.spark.query.streaming_query import OffsetLogEntry, Outcome, run_job
 from tests.stateful import StatefulProcessor
 
 INPUT = parse_schema("k STRING, at TIMESTAMP, n INT")

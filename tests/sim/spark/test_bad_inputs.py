@@ -7,7 +7,7 @@ import pytest
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.outcomes import check_job
 from headrace_sim.spark.client.recording import record
-from headrace_sim.spark.versions import VERSION
+from headrace_sim.spark.pyspark_versions import VERSION
 from tests.sim.spark.bad_inputs import BUILDS, REFUSALS, ROWS, SCHEMA, line_to_fix
 
 RECORDED = json.loads(REFUSALS.read_text())

@@ -9,7 +9,7 @@ import pytest
 from headrace_sim.deliveries import DELIVERIES, RowDelivery, future_row, spoiled_rows
 from headrace_sim.spark.sinks import SinkReport, Wrong, check_sink, try_fault
 from headrace_sim.spark.sinks.bursts import may_split
-from headrace_sim.spark.sinks.effects import Effect
+from headrace_sim.spark.sinks.sink_effects import Effect
 from tests.sim.spark.apart import call
 
 _SCHEMA = "id INT, price DOUBLE"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from headrace_sim.spark.laboratory.workers import end_workers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.effects import Effect, Ledger, Settled, StateCall
 from headrace_sim.spark.sinks.points import fault_points
+from headrace_sim.spark.sinks.sink_effects import Effect, Ledger, Settled, StateCall
 from headrace_sim.spark.sinks.story import TrialStory
 
 KEY, GET, UPDATE = ("the rows or the timer of a key", ""), ("get", "job.py:7"), ("update", "job.py:9")

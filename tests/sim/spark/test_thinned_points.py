@@ -1,9 +1,9 @@
 """Which faults strike a sink whose source repeats rows in their order."""
 
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.databases import BEGIN
-from headrace_sim.spark.sinks.effects import Acted, Effect
 from headrace_sim.spark.sinks.points import fault_points, thinned
+from headrace_sim.spark.sinks.sink_effects import Acted, Effect
+from headrace_sim.spark.sinks.sqlite_effects import BEGIN
 
 
 def effect(action: str, *, pending: bool = False) -> Effect:

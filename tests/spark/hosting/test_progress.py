@@ -16,7 +16,7 @@ from headrace.spark.hosting.history_export import history_of
 from headrace.spark.hosting.parcels import Tally
 from headrace.spark.hosting.progress_board import Board
 from headrace.spark.runtime.event_time import from_spark
-from headrace_properties.explain.progress import ProgressCounter
+from headrace_properties.explain.progress_counter import ProgressCounter
 from headrace_properties.reference import run_reference
 from headrace_sim import FeedBuilder
 from tests.sim.rig import letters, mail

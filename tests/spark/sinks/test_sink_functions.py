@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.sinks.contents import Raw, collected
 from headrace_sim.spark.sinks.processes import Sink
 from headrace_sim.spark.sinks.sink_runs import undisturbed
+from headrace_sim.spark.sinks.trial_contents import Raw, collected
 from tests.sim.spark import sink_functions as sinks
 
 SAMPLE = (sinks.partition_of_a_table_overwritten,)

@@ -9,7 +9,7 @@ from headrace import MAX_TIME, MIN_TIME, SECOND, HeadraceError, Pipeline
 from headrace.dataflow import GLOBAL, Pane
 from headrace.history import Applied, Delivered, Event, Injected, InputWatermarkAdvanced
 from headrace.wire.rows import Production
-from headrace_properties.explain.pictures.event_time import DrawnResult, EventTimeChart, PlottedElement
+from headrace_properties.explain.pictures.event_time_chart import DrawnResult, EventTimeChart, PlottedElement
 from headrace_properties.printable import visible
 
 _LABEL = 3

@@ -17,8 +17,8 @@ from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.recorded import Recorded, shown
 from headrace_sim.spark.job import StreamSource
-from headrace_sim.spark.plan.expressions import Reading
 from headrace_sim.spark.plan.handles import object_of
+from headrace_sim.spark.plan.plan_expressions import Reading
 from headrace_sim.spark.plan.relations import local_rows
 from headrace_sim.spark.plan.streams import inputs_of, number_of
 

@@ -36,8 +36,8 @@ from headrace_sim.spark.columns.input_files import read_from_file
 from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.plan.handles import handle
 from headrace_sim.spark.plan.relations import Computed
+from headrace_sim.spark.pyspark_versions import INSTALLED, VERSION
 from headrace_sim.spark.refusals import CannotFollowError, users_place
-from headrace_sim.spark.versions import INSTALLED, VERSION
 
 _SESSION_ID = "00000000-0000-4000-8000-000000000001"
 """The same for all: a frame of one session may be joined with those of another, as a restarted driver's code does."""

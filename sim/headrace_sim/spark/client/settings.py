@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from headrace_sim.spark.columns.in_force import DEFAULTS, TIME_TYPE, ZONE
 from headrace_sim.spark.columns.zones import zone_of
+from headrace_sim.spark.pyspark_versions import NO_SUCH_SETTING, VERSION
 from headrace_sim.spark.refusals import CannotFollowError, users_place
-from headrace_sim.spark.versions import NO_SUCH_SETTING, VERSION
 
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 """Names the store of the state. ``transformWithState`` starts with `ROCKSDB` only."""

@@ -5,12 +5,12 @@ from typing import Any
 import pyspark.sql.connect.proto as pb
 from pyspark.errors import AnalysisException
 
-from headrace_sim.spark.plan.expressions import refuse_unread
+from headrace_sim.spark.plan.plan_expressions import refuse_unread
 from headrace_sim.spark.plan.relations import Compiler
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.tables.connectors import TARGETS
+from headrace_sim.spark.tables.table_versions import ColumnMatch, Replaces, SaveMode, WriteRequest
 from headrace_sim.spark.tables.tables import Tables
-from headrace_sim.spark.tables.versions import ColumnMatch, Replaces, SaveMode, WriteRequest
 
 _MODES = {
     "SAVE_MODE_APPEND": SaveMode.APPEND, "SAVE_MODE_ERROR_IF_EXISTS": SaveMode.ERROR, "SAVE_MODE_IGNORE": SaveMode.IGNORE,

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
-from headrace_sim.spark.versions import VARIANTS
+from headrace_sim.spark.pyspark_versions import VARIANTS
 
 Schema = t.StructType
 """The schema of rows."""

@@ -15,8 +15,8 @@ from contextvars import ContextVar
 from types import MappingProxyType
 
 from headrace_sim.spark.columns.held import held
+from headrace_sim.spark.pyspark_versions import VERSION
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.versions import VERSION
 
 ANSI = "spark.sql.ansi.enabled"
 CORRUPT = "spark.sql.columnNameOfCorruptRecord"

@@ -15,8 +15,8 @@ from headrace_sim.spark.columns.bound import Bound
 from headrace_sim.spark.columns.evaluations import note_result
 from headrace_sim.spark.columns.recorded import NAMED_ARGUMENT, Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows, from_pickled
+from headrace_sim.spark.pyspark_versions import PythonEvalType, arrow_type, rows_of, to_arrow
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.versions import PythonEvalType, arrow_type, rows_of, to_arrow
 
 T = TypeVar("T")
 Value = Callable[[Any], Any]

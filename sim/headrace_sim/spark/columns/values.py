@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 from headrace_sim.spark.columns.casts import BITS, cast_value, java_double, single_precision
 from headrace_sim.spark.columns.held import held
 from headrace_sim.spark.columns.in_force import ZONE, in_force
-from headrace_sim.spark.versions import arrow_table, arrow_type, batch_of, frame_of, rows_of
+from headrace_sim.spark.pyspark_versions import arrow_table, arrow_type, batch_of, frame_of, rows_of
 
 _AS_GIVEN = (t.LongType, t.StringType, t.DoubleType, t.BooleanType, t.IntegerType)
 """Types whose values Arrow returns unchanged."""

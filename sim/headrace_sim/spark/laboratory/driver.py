@@ -39,10 +39,10 @@ from headrace_sim.spark.laboratory.watched_frames import (
 from headrace_sim.spark.laboratory.workers import AttemptSettings, batches_of, raised_in_worker, watch_workers
 from headrace_sim.spark.refusals import is_library, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
-from headrace_sim.spark.sinks.contents import Raw
-from headrace_sim.spark.sinks.effects import EffectProbe, Failed, Returned, UntraceableEffect
 from headrace_sim.spark.sinks.processes import LetThrough
+from headrace_sim.spark.sinks.sink_effects import EffectProbe, Failed, Returned, UntraceableEffect
 from headrace_sim.spark.sinks.store_clients import StoreClients
+from headrace_sim.spark.sinks.trial_contents import Raw
 
 REMOTE = "spark.remote"
 """The setting that makes a program a client of Spark Connect."""

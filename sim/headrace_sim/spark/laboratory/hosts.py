@@ -16,15 +16,15 @@ from headrace_sim.spark.laboratory.driver import LaboratoryProgram, drive, look
 from headrace_sim.spark.laboratory.inputs import held_back, write_batch
 from headrace_sim.spark.laboratory.jvm import SparkJvm, running
 from headrace_sim.spark.laboratory.kept import KeptFiles
-from headrace_sim.spark.laboratory.outputs import collected
 from headrace_sim.spark.laboratory.places import ROOT, copied, looked_at, settings_of
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase, server_for
 from headrace_sim.spark.laboratory.postgres import contents as tables_of
+from headrace_sim.spark.laboratory.trial_outputs import collected
 from headrace_sim.spark.laboratory.watched_frames import EMPTY_BATCHES
 from headrace_sim.spark.laboratory.workers import AttemptSettings, end_workers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.contents import Raw
-from headrace_sim.spark.sinks.effects import (
+from headrace_sim.spark.sinks.processes import Attempt, AttemptPlan, Sink
+from headrace_sim.spark.sinks.sink_effects import (
     KILLED,
     Effect,
     EffectProbe,
@@ -33,9 +33,9 @@ from headrace_sim.spark.sinks.effects import (
     Returned,
     UntraceableEffect,
 )
-from headrace_sim.spark.sinks.processes import Attempt, AttemptPlan, Sink
 from headrace_sim.spark.sinks.sink_runs import SinkFailsError, UnfollowableSinkError, trial_folder
 from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, streaming_sink
+from headrace_sim.spark.sinks.trial_contents import Raw
 
 _BETWEEN = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART}
 """What may strike between two batches, where no function of the user's is called: such a query gets the batches up to there."""

@@ -38,10 +38,10 @@ from headrace.spark.runtime.spark_session import process_environment, worker_pat
 from headrace_sim.spark.laboratory.jars import without_missing
 from headrace_sim.spark.laboratory.places import WAREHOUSE, views_of
 from headrace_sim.spark.laboratory.postgres import find_jdbc_jar
-from headrace_sim.spark.sinks.contents import Item
+from headrace_sim.spark.pyspark_versions import CHECKPOINT_FILES, JARS, LET_THROUGH, java_sessions
 from headrace_sim.spark.sinks.processes import LetThrough
+from headrace_sim.spark.sinks.trial_contents import Item
 from headrace_sim.spark.sinks.write_fence import fence
-from headrace_sim.spark.versions import CHECKPOINT_FILES, JARS, LET_THROUGH, java_sessions
 
 MASTER = "local[2,4]"
 """Two tasks at a time, each tried up to four times, as on a cluster."""

@@ -34,8 +34,8 @@ from headrace_sim.spark.laboratory.places import (
     tree_size,
 )
 from headrace_sim.spark.refusals import shown_place, users_place
-from headrace_sim.spark.sinks.effects import EffectProbe, Returned, UntraceableEffect
 from headrace_sim.spark.sinks.processes import LetThrough
+from headrace_sim.spark.sinks.sink_effects import EffectProbe, Returned, UntraceableEffect
 from headrace_sim.spark.sinks.sink_runs import UnfollowableSinkError
 from headrace_sim.spark.sinks.write_fence import has_fence
 

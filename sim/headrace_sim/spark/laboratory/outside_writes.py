@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.refusals import shown_place, users_place
-from headrace_sim.spark.sinks.effects import EffectProbe, UntraceableEffect
+from headrace_sim.spark.sinks.sink_effects import EffectProbe, UntraceableEffect
 
 _IN_FILES = frozenset(
     {

@@ -27,7 +27,7 @@ from urllib.parse import urlencode
 import pyspark
 
 from headrace.api.errors import HeadraceError
-from headrace_sim.spark.sinks.contents import Raw
+from headrace_sim.spark.sinks.trial_contents import Raw
 from headrace_sim.spark.stores.client_modules import is_made
 
 LOCK_TIMEOUT_S = 1

@@ -34,7 +34,7 @@ from headrace_sim.spark.laboratory.postgres_statements import (
 )
 from headrace_sim.spark.refusals import CannotFollowError, place_in_other_threads, users_place
 from headrace_sim.spark.sinks.database_servers import replace_in, when_imported
-from headrace_sim.spark.sinks.effects import EffectProbe, UntraceableEffect
+from headrace_sim.spark.sinks.sink_effects import EffectProbe, UntraceableEffect
 
 _ADDRESS = (
     "channel_binding",

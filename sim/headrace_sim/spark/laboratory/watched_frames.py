@@ -14,15 +14,15 @@ from pyspark.sql.streaming import DataStreamWriter
 from headrace.spark.runtime.required_settings import ROCKSDB
 from headrace_sim.spark.client.settings import STATE_STORE
 from headrace_sim.spark.job import OutputMode, SparkJob, SparkSink
-from headrace_sim.spark.laboratory.outputs import CsvHeader
 from headrace_sim.spark.laboratory.outside_writes import OutsideWrites
 from headrace_sim.spark.laboratory.places import CHECKPOINTS, shown
 from headrace_sim.spark.laboratory.postgres import is_lock_timeout
 from headrace_sim.spark.laboratory.postgres_statements import plain_table
+from headrace_sim.spark.laboratory.trial_outputs import CsvHeader
 from headrace_sim.spark.refusals import definition_of, place_of_error, users_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.effects import EffectProbe, Failed
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
+from headrace_sim.spark.sinks.sink_effects import EffectProbe, Failed
 from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, streaming_sink
 
 try:

@@ -27,13 +27,13 @@ from headrace_sim.spark.laboratory.kept import KeptFiles, KeptTrial
 from headrace_sim.spark.laboratory.places import watch_paths
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
+from headrace_sim.spark.pyspark_versions import StatefulProcessorApiClient, rdd
 from headrace_sim.spark.refusals import is_library
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.effects import EffectProbe, Ledger, Settled, die
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
 from headrace_sim.spark.sinks.processes import LetThrough, PausePoint, settle
+from headrace_sim.spark.sinks.sink_effects import EffectProbe, Ledger, Settled, die
 from headrace_sim.spark.sinks.store_clients import StoreClients
-from headrace_sim.spark.versions import StatefulProcessorApiClient, rdd
 
 _BATCH = "streaming.sql.batchId"
 """The local property in which Spark tells a task its batch."""

@@ -10,8 +10,8 @@ from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows
+from headrace_sim.spark.pyspark_versions import PythonEvalType
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.versions import PythonEvalType
 
 
 def grouped_map(function: Any, keys: Sequence[Recorded], place: str) -> Callable[[Rows], Rows]:

@@ -25,13 +25,19 @@ from headrace_sim.spark.columns.held import held
 from headrace_sim.spark.columns.in_force import all_in_force
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows, as_tuple
-from headrace_sim.spark.plan.expressions import Reading, kind_of, literal_of, refuse_unread, user_function
 from headrace_sim.spark.plan.grouped_maps import grouped_map
+from headrace_sim.spark.plan.plan_expressions import (
+    Reading,
+    kind_of,
+    literal_of,
+    refuse_unread,
+    user_function,
+)
 from headrace_sim.spark.plan.sides import marked, placed
+from headrace_sim.spark.pyspark_versions import rows_of
 from headrace_sim.spark.real.instead import by_spark, expect_askable
 from headrace_sim.spark.real.questions import inputs_asked
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.versions import rows_of
 
 Computed = Callable[[], Rows]
 """A relation, ready to be evaluated."""

@@ -15,7 +15,7 @@ from sqlglot import exp
 from headrace_sim.spark.columns.grammar import SqlTextError, refuse_unread, shown_text, text_of, tree_of
 from headrace_sim.spark.columns.recorded import shown
 from headrace_sim.spark.columns.sql_text import recorded_of_tree
-from headrace_sim.spark.plan.grouping import GroupByClause, is_aggregated, renamed
+from headrace_sim.spark.plan.group_by import GroupByClause, is_aggregated, renamed
 
 View = Callable[[str], pb.Relation | None]
 Columns = Callable[[pb.Relation], Sequence[str]]

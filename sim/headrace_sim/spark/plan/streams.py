@@ -35,12 +35,12 @@ from headrace_sim.spark.job import (
     UsersOwn,
     WatermarkStep,
 )
-from headrace_sim.spark.plan.expressions import expressions_in, kind_of, refuse_unread, user_function
+from headrace_sim.spark.plan.plan_expressions import expressions_in, kind_of, refuse_unread, user_function
 from headrace_sim.spark.plan.relations import Compiler, Computed, join_of
 from headrace_sim.spark.plan.sides import marked, placed
+from headrace_sim.spark.pyspark_versions import PythonEvalType
 from headrace_sim.spark.refusals import SPARKS_STATE, CannotFollowError, columns_named
 from headrace_sim.spark.state.tasks import expect_processor
-from headrace_sim.spark.versions import PythonEvalType
 
 PARAMETER = "headrace parameter"
 """The format of a stream that a function takes as a parameter. Its option ``name`` is the parameter's."""

@@ -24,8 +24,8 @@ from headrace_sim.spark.job import (
     TransformWithState,
 )
 from headrace_sim.spark.query.operators import is_session
-from headrace_sim.spark.query.queries import Checkpoint
 from headrace_sim.spark.query.stages import QueryStage, planned, stateful_in
+from headrace_sim.spark.query.streaming_query import Checkpoint
 from headrace_sim.spark.state.tasks import Operator
 
 

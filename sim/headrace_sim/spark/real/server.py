@@ -27,9 +27,9 @@ from pyspark.sql import types as t
 from headrace.spark.host_errors import JavaNotFoundError
 from headrace.spark.runtime.spark_session import process_environment
 from headrace_sim.spark.columns.frames import relabeled
+from headrace_sim.spark.pyspark_versions import condition_of
 from headrace_sim.spark.real.wire import TOKEN, Question, Reply, Request, SparkAnswer, received, send
 from headrace_sim.spark.refusals import shown_place
-from headrace_sim.spark.versions import condition_of
 
 _VALUES = {"spark.sql.session.timeZone": "UTC"}
 """A setting that changes values, which a session that sets none has."""

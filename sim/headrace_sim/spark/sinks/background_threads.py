@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from headrace_sim.spark.refusals import CannotFollowError, is_library, users_place
-from headrace_sim.spark.sinks.effects import PLACE_OF_START
+from headrace_sim.spark.sinks.sink_effects import PLACE_OF_START
 
 _LONGEST_TURN_S = 60.0
 """Choice: how long, in real seconds, a thread may run before it must wait or end. A lock that another one holds may block it."""

@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import isfinite
 from typing import Any
 
-from headrace_sim.spark.sinks.contents import Contents, Item
+from headrace_sim.spark.sinks.trial_contents import Contents, Item
 
 Row = tuple[Any, ...]
 Batches = Sequence[Sequence[Row]]

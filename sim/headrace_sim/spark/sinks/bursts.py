@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.effects import Effect
+from headrace_sim.spark.sinks.sink_effects import Effect
 
 BURST_ROWS = 1_200
 """Choice: the number of rows of a burst, more than the thousand by which most code splits."""

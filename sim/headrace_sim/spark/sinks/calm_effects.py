@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.databases import BEGIN
-from headrace_sim.spark.sinks.effects import (
+from headrace_sim.spark.sinks.sink_effects import (
     AssumedTable,
     Effect,
     Entry,
@@ -15,6 +14,7 @@ from headrace_sim.spark.sinks.sink_runs import (
     SinkFailsError,
     UnfollowableSinkError,
 )
+from headrace_sim.spark.sinks.sqlite_effects import BEGIN
 from headrace_sim.spark.sinks.story import (
     ONE_ROW_OF_EACH_KEY,
     SinkFinding,
@@ -24,7 +24,7 @@ from headrace_sim.spark.sinks.story import (
 )
 from headrace_sim.spark.stores.store_changes import StoreWrite
 from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
-from headrace_sim.spark.tables.versions import TableVersion
+from headrace_sim.spark.tables.table_versions import TableVersion
 
 
 def questions_of(effects: list[Effect], declared: Mapping[str, tuple[str, ...]]) -> dict[str, SinkQuestion]:

@@ -25,7 +25,7 @@ from typing import Any, Self
 from unittest.mock import patch
 
 from headrace_sim.spark import refusals
-from headrace_sim.spark.sinks.databases import Connection, Cursor
+from headrace_sim.spark.sinks.sqlite_effects import Connection, Cursor
 from headrace_sim.spark.stores.client_modules import answer_client, is_answered
 from headrace_sim.spark.stores.client_objects import StoresOfProgram, record_with
 from headrace_sim.spark.stores.server_modules import EXTRAS

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from headrace_sim.spark.sinks.effects import EffectProbe
+from headrace_sim.spark.sinks.sink_effects import EffectProbe
 
 _CHANGES = ("link", "mkdir", "remove", "rename", "replace", "rmdir", "symlink", "truncate", "unlink")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT

@@ -5,7 +5,7 @@ from types import FrameType
 from typing import Any
 
 from headrace_sim.spark import refusals
-from headrace_sim.spark.sinks.effects import EffectProbe, Swallowed
+from headrace_sim.spark.sinks.sink_effects import EffectProbe, Swallowed
 
 
 class HeardErrors:

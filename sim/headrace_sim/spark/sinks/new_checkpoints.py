@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.contents import EMPTY_FILE, Contents, Item
 from headrace_sim.spark.sinks.story import shown_items
+from headrace_sim.spark.sinks.trial_contents import EMPTY_FILE, Contents, Item
 
 Batches = Sequence[Sequence[Any]]
 

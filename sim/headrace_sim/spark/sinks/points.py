@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.databases import BEGIN
-from headrace_sim.spark.sinks.effects import Acted, Effect, Entry, StateCall
+from headrace_sim.spark.sinks.sink_effects import Acted, Effect, Entry, StateCall
+from headrace_sim.spark.sinks.sqlite_effects import BEGIN
 
 
 def fault_points(

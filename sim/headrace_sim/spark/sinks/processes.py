@@ -38,14 +38,21 @@ from headrace_sim.spark.real.answers import is_open_way, opened
 from headrace_sim.spark.refusals import definition_of, place_of_error
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.background_threads import BackgroundThreads
-from headrace_sim.spark.sinks.contents import Raw, collected
 from headrace_sim.spark.sinks.database_servers import answer_databases, loaded, look_for_bindings
-from headrace_sim.spark.sinks.databases import watch_sqlite
-from headrace_sim.spark.sinks.effects import Effect, EffectProbe, Failed, Ledger, Loaded, UntraceableEffect
 from headrace_sim.spark.sinks.file_effects import WRITING, full_path, watch_files
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
 from headrace_sim.spark.sinks.requests_over_http import answer_http
+from headrace_sim.spark.sinks.sink_effects import (
+    Effect,
+    EffectProbe,
+    Failed,
+    Ledger,
+    Loaded,
+    UntraceableEffect,
+)
+from headrace_sim.spark.sinks.sqlite_effects import watch_sqlite
 from headrace_sim.spark.sinks.store_clients import StoreClients, is_store_client
+from headrace_sim.spark.sinks.trial_contents import Raw, collected
 from headrace_sim.spark.sinks.write_fence import fence
 
 SinkFunction = Callable[[Any, int], Any]

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from headrace_sim.spark.sinks.effects import Effect, EffectProbe
+from headrace_sim.spark.sinks.sink_effects import Effect, EffectProbe
 
 _CHANGES = frozenset({"DELETE", "PATCH", "POST", "PUT"})
 

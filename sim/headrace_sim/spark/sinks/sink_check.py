@@ -12,16 +12,7 @@ from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFault, Sink
 from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
 from headrace_sim.spark.sinks.bursts import BURST_ROWS, between_parts, may_split
 from headrace_sim.spark.sinks.calm_effects import assumed, failing, left_open, nothing_left, questions_of
-from headrace_sim.spark.sinks.contents import Contents, ExpectedContents, Item, expected, ids
 from headrace_sim.spark.sinks.delivered import RedeliveryTrial
-from headrace_sim.spark.sinks.effects import (
-    DEADLY,
-    Effect,
-    Entry,
-    Returned,
-    StateCall,
-    Swallowed,
-)
 from headrace_sim.spark.sinks.losses import (
     ALLOWED,
     RowsOf,
@@ -43,6 +34,14 @@ from headrace_sim.spark.sinks.new_checkpoints import (
 from headrace_sim.spark.sinks.parallel_trials import in_order
 from headrace_sim.spark.sinks.points import fault_points, of_own_source, thinned
 from headrace_sim.spark.sinks.processes import AttemptHost, Sink
+from headrace_sim.spark.sinks.sink_effects import (
+    DEADLY,
+    Effect,
+    Entry,
+    Returned,
+    StateCall,
+    Swallowed,
+)
 from headrace_sim.spark.sinks.sink_reports import LeftOf, OneTrial, PointOutcome, Progress, SinkReport
 from headrace_sim.spark.sinks.sink_runs import (
     Sight,
@@ -67,8 +66,9 @@ from headrace_sim.spark.sinks.story import (
     merged_twice,
     uncommitted,
 )
+from headrace_sim.spark.sinks.trial_contents import Contents, ExpectedContents, Item, expected, ids
 from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
-from headrace_sim.spark.tables.versions import TableVersion
+from headrace_sim.spark.tables.table_versions import TableVersion
 
 
 class _StoppedError(Exception):

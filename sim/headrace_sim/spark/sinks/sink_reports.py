@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 from headrace_sim.deliveries import Batches
 from headrace_sim.spark.sink_faults import SinkFault
-from headrace_sim.spark.sinks.contents import Contents
-from headrace_sim.spark.sinks.effects import (
+from headrace_sim.spark.sinks.sink_effects import (
     Effect,
 )
 from headrace_sim.spark.sinks.story import (
@@ -14,6 +13,7 @@ from headrace_sim.spark.sinks.story import (
     SinkQuestion,
     Wrong,
 )
+from headrace_sim.spark.sinks.trial_contents import Contents
 
 Progress = Callable[[int, int], object]
 """Told the number of trials that are done, and of all, which is 0 while the sink runs undisturbed.

@@ -12,8 +12,9 @@ from pathlib import Path
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.contents import Item
-from headrace_sim.spark.sinks.effects import (
+from headrace_sim.spark.sinks.new_checkpoints import Restart
+from headrace_sim.spark.sinks.processes import AttemptPlan, Sink
+from headrace_sim.spark.sinks.sink_effects import (
     Effect,
     Entry,
     Failed,
@@ -22,8 +23,7 @@ from headrace_sim.spark.sinks.effects import (
     Returned,
     UntraceableEffect,
 )
-from headrace_sim.spark.sinks.new_checkpoints import Restart
-from headrace_sim.spark.sinks.processes import AttemptPlan, Sink
+from headrace_sim.spark.sinks.trial_contents import Item
 
 
 class SinkFailsError(HeadraceError):

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from headrace_sim.spark.sinks.database_servers import replace_in, when_imported
-from headrace_sim.spark.sinks.effects import Effect, EffectProbe
+from headrace_sim.spark.sinks.sink_effects import Effect, EffectProbe
 from headrace_sim.spark.stores.client_modules import answer_client, is_answered, is_made
 from headrace_sim.spark.stores.client_objects import record_with, rows_of
 from headrace_sim.spark.stores.object_calls import objects_of

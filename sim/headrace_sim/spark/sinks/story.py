@@ -8,12 +8,12 @@ from enum import Enum
 from headrace_sim.deliveries import Batches, RowDelivery
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.contents import Column, Contents, ExpectedContents, Item, destination_of
-from headrace_sim.spark.sinks.effects import Effect, Entry, Failed, StateCall
 from headrace_sim.spark.sinks.requests_over_http import HttpRequest
+from headrace_sim.spark.sinks.sink_effects import Effect, Entry, Failed, StateCall
+from headrace_sim.spark.sinks.trial_contents import Column, Contents, ExpectedContents, Item, destination_of
 from headrace_sim.spark.stores.store_changes import StoreWrite
 from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
-from headrace_sim.spark.tables.versions import TableVersion
+from headrace_sim.spark.tables.table_versions import TableVersion
 
 
 class Wrong(Enum):

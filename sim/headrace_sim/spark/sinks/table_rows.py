@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from headrace_sim.spark.sinks.contents import Item
+from headrace_sim.spark.sinks.trial_contents import Item
 
 
 def rows_of_table(items: Iterable[Item], calm: Iterable[Item]) -> Iterator[Row]:

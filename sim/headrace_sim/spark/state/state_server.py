@@ -24,15 +24,15 @@ from headrace_sim.spark.columns.values import (
     stored,
 )
 from headrace_sim.spark.job import TimeMode
-from headrace_sim.spark.refusals import shown_place, users_place
-from headrace_sim.spark.state.stores import Held, Key, Store, lives
-from headrace_sim.spark.versions import (
+from headrace_sim.spark.pyspark_versions import (
     PROCESSOR_STATE,
     StatefulProcessorApiClient,
     StatefulProcessorHandleState,
     phase_numbers,
 )
-from headrace_sim.spark.versions import state_messages as messages
+from headrace_sim.spark.pyspark_versions import state_messages as messages
+from headrace_sim.spark.refusals import shown_place, users_place
+from headrace_sim.spark.state.stores import Held, Key, Store, lives
 
 STATE_API: tuple[Any, ...] = (GroupState, *PROCESSOR_STATE)
 """The classes of PySpark's by which a task reaches its state."""

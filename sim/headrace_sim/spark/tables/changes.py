@@ -25,7 +25,7 @@ from headrace_sim.spark.tables.statements import (
     MergeAction,
     Update,
 )
-from headrace_sim.spark.tables.versions import Row, TableVersion, aligned, assigned, refuse_cases
+from headrace_sim.spark.tables.table_versions import Row, TableVersion, aligned, assigned, refuse_cases
 
 MULTIPLE_MATCHES = "MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
 """The error of a merge in which several rows of the source match one row of the target, as Delta names it."""

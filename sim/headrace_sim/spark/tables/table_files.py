@@ -13,8 +13,8 @@ from headrace_sim.spark.columns.casts import cast_value
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.json_values import from_json
 from headrace_sim.spark.columns.values import as_tuple
+from headrace_sim.spark.pyspark_versions import rows_of
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.versions import rows_of
 
 _SEEN: dict[str, Rows] = {}
 """What was read where the program began: an attempt works in a directory of its own."""

@@ -33,7 +33,7 @@ from headrace_sim.spark.tables.statements import (
     Truncate,
     Update,
 )
-from headrace_sim.spark.tables.versions import (
+from headrace_sim.spark.tables.table_versions import (
     WITH_A_LOG,
     Replaces,
     SaveMode,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from headrace_properties.checkers.catalogue import rules
+from headrace_properties.checkers.invariant_catalogue import rules
 
 GUIDE = Path(__file__).parents[4] / "docs" / "tutorial" / "harness.md"
 

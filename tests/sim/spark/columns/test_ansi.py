@@ -10,8 +10,8 @@ from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.in_force import ANSI, settings_in_force
 from headrace_sim.spark.columns.sql_text import parse_expression
+from headrace_sim.spark.pyspark_versions import VERSION
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.versions import VERSION
 
 SCHEMA = parse_schema("i INT, s STRING, d DOUBLE")
 ROWS = [(2147483647, "12", 1.5), (-7, " 7.9 ", float("nan")), (0, "x", 3e20), (5, "1e3", -2.5)]

@@ -20,9 +20,9 @@ from headrace_sim.spark.columns.draws import forget_draws
 from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.in_force import ZONE
 from headrace_sim.spark.columns.recorded import Recorded
-from headrace_sim.spark.query.queries import run_job
+from headrace_sim.spark.pyspark_versions import VERSION
+from headrace_sim.spark.query.streaming_query import run_job
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.versions import VERSION
 from tests.sim.spark.frame_programs import PROGRAMS, ROWS, SCHEMA, outcome, recorded, set_as_recorded
 
 

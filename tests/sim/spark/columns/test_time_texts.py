@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 
 from headrace_sim.spark.client.answers import Answers
 from headrace_sim.spark.client.sessions import ClientSession, connected
+from headrace_sim.spark.pyspark_versions import VERSION
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.versions import VERSION
 
 ONLY_OLD = ("2024-3-31", "2024-03-31 10:00", " 2024-03-31")
 

@@ -19,15 +19,15 @@ from headrace_sim.spark.laboratory.hosts import RealDrivers, looked
 from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.laboratory.kept import kept
 from headrace_sim.spark.laboratory.places import ROOT
+from headrace_sim.spark.pyspark_versions import VERSION
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.effects import Effect
 from headrace_sim.spark.sinks.points import of_own_source
 from headrace_sim.spark.sinks.processes import Sink
+from headrace_sim.spark.sinks.sink_effects import Effect
 from headrace_sim.spark.sinks.sink_reports import OneTrial
 from headrace_sim.spark.sinks.sink_runs import UnfollowableSinkError
 from headrace_sim.spark.sinks.trial import check_sink_of, try_fault_of
 from headrace_sim.spark.sinks.write_fence import has_fence
-from headrace_sim.spark.versions import VERSION
 
 pytestmark = pytest.mark.spark
 

@@ -27,8 +27,7 @@ from headrace_sim.spark.laboratory.postgres import (
 from headrace_sim.spark.laboratory.postgres_statements import changes_of
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.contents import Raw
-from headrace_sim.spark.sinks.effects import (
+from headrace_sim.spark.sinks.sink_effects import (
     Effect,
     EffectProbe,
     Failed,
@@ -36,6 +35,7 @@ from headrace_sim.spark.sinks.effects import (
     RolledBack,
     UntraceableEffect,
 )
+from headrace_sim.spark.sinks.trial_contents import Raw
 
 psycopg: Any = pytest.importorskip("psycopg")
 psycopg2: Any = pytest.importorskip("psycopg2")

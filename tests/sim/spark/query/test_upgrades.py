@@ -8,7 +8,7 @@ import pytest
 
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.job import SparkJob
-from headrace_sim.spark.query.queries import Checkpoint, run_job
+from headrace_sim.spark.query.streaming_query import Checkpoint, run_job
 from headrace_sim.spark.query.upgrades import StateChange, StateFate, changes_between, handed_over
 from tests.sim.spark.upgraded import CASES, FIRST, SCHEMA, SECOND, UPGRADES, Upgraded
 

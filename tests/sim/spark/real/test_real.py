@@ -20,13 +20,13 @@ from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_properties.target import SparkSource
 from headrace_properties.user_code.tracing import Trace, tracing
 from headrace_sim.spark.client.sessions import ClientSession, connected
+from headrace_sim.spark.pyspark_versions import VERSION
 from headrace_sim.spark.real import answers, server
 from headrace_sim.spark.real.instead import SWITCH
 from headrace_sim.spark.real.questions import question_of, refusal
 from headrace_sim.spark.real.wire import Question, SparkAnswer
 from headrace_sim.spark.refusals import HEARD, CannotFollowError
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.versions import VERSION
 
 SCHEMA = t.StructType([t.StructField("k", t.StringType())])
 ROWS = [("Robert",), (None,)]

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Row
 
 from headrace_sim.spark.client.recording import record
-from headrace_sim.spark.query.queries import run_job
+from headrace_sim.spark.query.streaming_query import run_job
 from headrace_sim.spark.state.tasks import copied
 from tests.sim.spark.failures import FAILED, FAILURES, simulated_failure
 from tests.sim.spark.processors import CASES, CLOCKED, CLOCKED_OUTCOMES, OUTCOMES, simulated

@@ -25,8 +25,8 @@ from headrace_sim.spark.tables.statements import (
     Truncate,
     Update,
 )
+from headrace_sim.spark.tables.table_versions import ColumnMatch, Replaces, SaveMode, WriteRequest
 from headrace_sim.spark.tables.tables import Tables
-from headrace_sim.spark.tables.versions import ColumnMatch, Replaces, SaveMode, WriteRequest
 
 _SCHEMA = "id INT, total INT"
 _OLD, _NEW = [(1, 10), (2, 20)], [(2, 5), (3, 7)]

@@ -20,7 +20,7 @@ from headrace import history as h
 from headrace.causes import Causes
 from headrace.wire.messages import STORE
 from headrace.wire.rows import Production, Version
-from headrace_properties.checkers.catalogue import is_invariant, rule
+from headrace_properties.checkers.invariant_catalogue import is_invariant, rule
 from headrace_properties.explain.causality import Link, LinkKind, links_of, messages_of, numbers_of
 from headrace_properties.explain.decoding import Codecs
 from headrace_properties.explain.event_summaries import phrase, seconds

@@ -4,7 +4,7 @@ A transcript lists inputs (elements, watermarks, passing time) and the panes tha
 the brute-force model, on the layer's pure logic, in the simulated cluster and on Spark; see docs/reference/transcripts.md.
 """
 
-from headrace_properties.proof.dataflow.transcripts.cluster import (
+from headrace_properties.proof.dataflow.transcripts.cluster_runs import (
     LOST,
     PANES,
     PROMPT,
@@ -19,12 +19,6 @@ from headrace_properties.proof.dataflow.transcripts.cluster import (
     received_panes,
     run_cluster,
     until_the_end,
-)
-from headrace_properties.proof.dataflow.transcripts.expressions import (
-    AtLeast,
-    ExpressionError,
-    parse_trigger,
-    parse_windows,
 )
 from headrace_properties.proof.dataflow.transcripts.format import (
     ExpectedPane,
@@ -44,6 +38,12 @@ from headrace_properties.proof.dataflow.transcripts.layer import (
     run_layer_counting,
 )
 from headrace_properties.proof.dataflow.transcripts.matching import mismatches, say, say_expected, settles
+from headrace_properties.proof.dataflow.transcripts.window_expressions import (
+    AtLeast,
+    ExpressionError,
+    parse_trigger,
+    parse_windows,
+)
 from headrace_properties.settling import Settled, settled
 
 __all__ = [

@@ -28,7 +28,7 @@ from headrace.dataflow import (
     Window,
 )
 from headrace_properties.proof.dataflow.model import InputStep, Query
-from headrace_properties.proof.dataflow.transcripts.expressions import (
+from headrace_properties.proof.dataflow.transcripts.window_expressions import (
     ExpressionError,
     microseconds,
     parse_trigger,

@@ -13,7 +13,7 @@ from headrace.api.errors import (
 from headrace.api.records import Clock
 from headrace.api.ropes import Encoded
 from headrace.api.time import EVENT_TIME, MAX_TIME, MIN_TIME, is_timestamp
-from headrace_properties.reference.computation import Emitted, PendingTimer, RunningComputation
+from headrace_properties.reference.running_computation import Emitted, PendingTimer, RunningComputation
 
 
 class HookContext:

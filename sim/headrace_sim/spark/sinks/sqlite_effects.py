@@ -7,8 +7,8 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Literal
 
-from headrace_sim.spark.sinks.effects import EffectProbe
 from headrace_sim.spark.sinks.file_effects import shown
+from headrace_sim.spark.sinks.sink_effects import EffectProbe
 
 _CHANGE = re.compile(
     r"""\s*(?:WITH\b.*?\)\s*)?(?P<verb>BEGIN|INSERT|REPLACE|UPDATE|DELETE|CREATE|DROP|ALTER|COMMIT|END|VACUUM)\b

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace_sim.spark.laboratory.outputs import CsvHeader, collected
 from headrace_sim.spark.laboratory.places import looked_at
-from headrace_sim.spark.sinks.contents import Item
-from headrace_sim.spark.sinks.effects import Effect
+from headrace_sim.spark.laboratory.trial_outputs import CsvHeader, collected
+from headrace_sim.spark.sinks.sink_effects import Effect
+from headrace_sim.spark.sinks.trial_contents import Item
 
 pytestmark = pytest.mark.spark  # it needs PySpark, though not Java
 

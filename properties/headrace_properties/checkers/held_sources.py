@@ -11,7 +11,7 @@ from headrace.history import Injected, SourceHeld
 from headrace.injector.injection import productions_of
 from headrace.wire.effects import SourceRecord
 from headrace.wire.rows import Production
-from headrace_properties.checkers.topology import TopologyUnion
+from headrace_properties.checkers.topology_union import TopologyUnion
 
 
 class HeldSource:

@@ -16,8 +16,8 @@ from headrace.history import (
 from headrace.wire.effects import SourceRecord
 from headrace.wire.rows import Production
 from headrace_properties.checkers.checker import Handlers, OpenVerdict
-from headrace_properties.checkers.ending import Calm, left
 from headrace_properties.checkers.ledger import WorkLedger
+from headrace_properties.checkers.liveness_due import Calm, left
 from headrace_properties.checkers.work import WorkItem
 from headrace_properties.verdict import Awaited, AwaitedKind
 

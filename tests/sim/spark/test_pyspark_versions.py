@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headrace_sim.spark import versions
+from headrace_sim.spark import pyspark_versions
 from headrace_sim.spark.client import sessions
 from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.refusals import CannotFollowError, gap_in
@@ -28,18 +28,21 @@ def test_host_says_which_pyspark_it_needs_and_what_works_without() -> None:
 def test_stateful_processor_is_refused_where_pyspark_cannot_run_it_here(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(versions, "UdfUtils", None)
+    monkeypatch.setattr(pyspark_versions, "UdfUtils", None)
     with pytest.raises(
-        versions.PySparkTooOldError, match=r"transformWithState is followed with PySpark 4\.1 or newer"
+        pyspark_versions.PySparkTooOldError,
+        match=r"transformWithState is followed with PySpark 4\.1 or newer",
     ):
-        versions.expect_stateful()
+        pyspark_versions.expect_stateful()
 
 
 def test_errors_of_spark_have_its_message_and_condition() -> None:
-    error = versions.spark_error(
+    error = pyspark_versions.spark_error(
         AnalysisException, "No such column", "UNRESOLVED_COLUMN", {"objectName": "x"}
     )
-    assert versions.condition_of(error) == ("UNRESOLVED_COLUMN" if versions.VERSION >= (4, 0) else "")
+    assert pyspark_versions.condition_of(error) == (
+        "UNRESOLVED_COLUMN" if pyspark_versions.VERSION >= (4, 0) else ""
+    )
     assert str(error) == "[UNRESOLVED_COLUMN] No such column"
 
 
@@ -114,4 +117,4 @@ def test_packages_that_pyspark_does_not_bring_are_named_with_what_installs_them(
 )
 def test_what_is_of_another_release_is_said(recorded: dict[str, str], said: tuple[str, ...]) -> None:
     today = {"PySpark": "4.3.0", "Python": "3.11.2", "Java": "17.0.15", "jars": ""}
-    assert tuple(versions.differing(recorded, today).values()) == said
+    assert tuple(pyspark_versions.differing(recorded, today).values()) == said

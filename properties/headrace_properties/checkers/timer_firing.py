@@ -6,8 +6,8 @@ from headrace import MIN_TIME, Clock, format_time
 from headrace.history import Applied, Executed, RunEnded
 from headrace.wire.rows import AskedTimer, StoredTimer
 from headrace_properties.checkers.checker import Handlers, OpenVerdict
-from headrace_properties.checkers.ending import GRACE_US, SETTLE_US, Calm, left
 from headrace_properties.checkers.ledger import WorkLedger
+from headrace_properties.checkers.liveness_due import GRACE_US, SETTLE_US, Calm, left
 from headrace_properties.checkers.work import WorkItem
 
 

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from headrace_sim.spark.laboratory.places import looked_at, shown
-from headrace_sim.spark.sinks.contents import Item, Raw, items_of
-from headrace_sim.spark.sinks.contents import collected as collected_files
-from headrace_sim.spark.sinks.effects import Effect
+from headrace_sim.spark.sinks.sink_effects import Effect
+from headrace_sim.spark.sinks.trial_contents import Item, Raw, items_of
+from headrace_sim.spark.sinks.trial_contents import collected as collected_files
 
 _LOGS = ("_spark_metadata", "_delta_log")
 _ICEBERG = "metadata/version-hint.text"

@@ -13,8 +13,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from headrace_sim.spark.sinks.effects import Effect
 from headrace_sim.spark.sinks.requests_over_http import resources
+from headrace_sim.spark.sinks.sink_effects import Effect
 from headrace_sim.spark.sinks.store_clients import stored, stored_objects
 from headrace_sim.spark.tables.tables import tables
 

@@ -16,8 +16,8 @@ from headrace.history import (
 )
 from headrace.wire.messages import STORE
 from headrace_properties.checkers.checker import Handlers, OpenVerdict
-from headrace_properties.checkers.ending import GRACE_US, SETTLE_US, Calm
 from headrace_properties.checkers.ledger import WorkLedger
+from headrace_properties.checkers.liveness_due import GRACE_US, SETTLE_US, Calm
 from headrace_properties.verdict import Awaited, AwaitedKind
 
 

@@ -26,8 +26,8 @@ from headrace.history import (
 from headrace.wire.effects import SourceRecord
 from headrace_properties.explain.decoding import Codecs
 from headrace_properties.explain.narrative import Narrative, narrate
+from headrace_properties.explain.stall import waiting_for
 from headrace_properties.explain.step_sentences import StepSentences
-from headrace_properties.explain.waiting import waiting_for
 from headrace_properties.proof.mutants import CATALOGUE, Probe
 from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search.application import Application, PipelineTrial

@@ -1,7 +1,7 @@
 """In the simulated cluster, progress computed from the History matches the run's result."""
 
 from headrace import MAX_TIME
-from headrace_properties.explain.progress import ProgressCounter
+from headrace_properties.explain.progress_counter import ProgressCounter
 from headrace_properties.reference import run_reference
 from tests.sim.rig import letters, mail, run
 

@@ -12,7 +12,7 @@ import pytest
 
 from headrace import MAX_TIME, MIN_TIME, MINUTE, SECOND, OptionsError, Pipeline, TypedCodec
 from headrace.wire.effects import SourceRecord, SourceWatermark
-from headrace_scenarios.zeitgeist.queries import (
+from headrace_scenarios.zeitgeist.search_traffic import (
     Disturbance,
     QueryTraffic,
     SearchLog,
@@ -61,7 +61,7 @@ def test_one_seed_gives_one_feed_and_another_seed_another() -> None:
 def test_feed_does_not_depend_on_the_hash_seed(hash_seed: str) -> None:
     path = os.pathsep.join(filter(None, sys.path))
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
-    command = "from tests.scenarios.zeitgeist.test_queries import feed_hash; print(feed_hash(5))"
+    command = "from tests.scenarios.zeitgeist.test_search_traffic import feed_hash; print(feed_hash(5))"
     found = subprocess.run(
         [sys.executable, "-c", command], env=environment, capture_output=True, text=True, check=True
     )
