@@ -78,6 +78,16 @@ def keys_rows_and_logs_ids(df: Any, batch_id: int) -> None:
         db.executemany("INSERT OR IGNORE INTO amounts VALUES (?, ?)", rows_of(df))
 
 
+def refuses_a_gap(df: Any, batch_id: int) -> None:
+    with sqlite3.connect("bank.db") as db:
+        db.execute("BEGIN IMMEDIATE")
+        last = db.execute("SELECT max(batch) FROM done").fetchone()[0]
+        if batch_id > (-1 if last is None else last) + 1:
+            raise ValueError("a batch is missing")
+        db.execute("INSERT OR IGNORE INTO done VALUES (?)", (batch_id,))
+        db.executemany("INSERT OR IGNORE INTO amounts VALUES (?, ?)", rows_of(df))
+
+
 def appends_and_skips(df: Any, batch_id: int) -> None:
     with sqlite3.connect("bank.db", isolation_level=None) as db:
         if db.execute("INSERT OR IGNORE INTO done VALUES (?)", (batch_id,)).rowcount:
@@ -110,7 +120,8 @@ def _check(sink: Callable[[Any, int], None], batches: Any = BATCHES, **options: 
 
 def test_what_an_operator_does_to_the_checkpoint_is_a_note_unless_it_is_declared() -> None:
     told = _check(skips_known_ids)
-    (note,) = told.notes
+    note, restored = told.notes
+    assert restored.startswith("if the target is restored from a backup, and the checkpoint is not, ")
     assert told.holds
     assert note.startswith(
         "if its checkpoint is deleted, batch ids begin at 0 again: from the latest offsets, bank.db: payments lacks"
@@ -131,6 +142,10 @@ def test_rows_that_a_restored_target_lacks_are_told_where_that_is_declared() -> 
         " bank.db: amounts lacks (id=3, amount=30). Restore the checkpoint of that time with it"
     )
     assert _check(keys_rows).notes == ()
+    (refused,) = _check(refuses_a_gap, new_checkpoint=True).notes
+    assert refused.endswith("as it will each time: nothing is lost without a word")
+    of_state = _check(keys_rows, rows_of=RowsOf.APPENDED, new_checkpoint=True)
+    assert ["amounts lacks (id=3, amount=30)" in each for each in of_state.notes] == [True]
 
 
 def test_sink_that_a_failure_breaks_is_told_nothing_of_checkpoints() -> None:

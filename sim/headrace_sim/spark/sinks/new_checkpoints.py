@@ -66,6 +66,7 @@ class AfterRestart:
     restart: Restart
     destination: str
     what: str
+    is_refused: bool = False  # whether the sink raises an error each time
 
     def __str__(self) -> str:
         """Say how the checkpoint is replaced, from where the query goes on, and what is different."""
@@ -75,9 +76,12 @@ class AfterRestart:
 
 def restored_told(after: AfterRestart) -> str:
     """Return the note on a target that is restored, and a checkpoint that is not."""
+    when = "if the target is restored from a backup, and the checkpoint is not"
+    if after.is_refused:
+        return f"{when}, {after.what}: nothing is lost without a word"
     batch = after.restart.first_id - 1
     return (
-        f"if the target is restored from a backup, and the checkpoint is not, Spark does not give batch {batch} again: "
+        f"{when}, Spark does not give batch {batch} again: "
         f"{after.what}. Restore the checkpoint of that time with it, or an older one: its batches come again, and rows that are "
         "keyed by what they say (an id; topic, partition and offset) are then there once"
     )

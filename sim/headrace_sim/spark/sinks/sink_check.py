@@ -498,7 +498,8 @@ class SinkCheck:
         found.sort(key=lambda after: " instead of " in after.what)
         blamed = [last_effect(after.destination, by_batch, usual.names) for after in found]
         if found and not is_judged:
-            self.notes = (*self.notes, noted(found, shown_place(blamed[0].place)))
+            told = noted(found, shown_place(blamed[0].place))
+            self.notes = (*self.notes, told, *self._restored(usual))
             return ""
         for after, effect in zip(found, blamed, strict=True):
             told = str(after)[0].upper() + f"{str(after)[1:]}."
@@ -510,9 +511,12 @@ class SinkCheck:
         return ""
 
     def _restored(self, usual: ExpectedContents) -> Iterator[str]:
-        """Yield what is missing if the target is restored from a backup, and the checkpoint is not."""
+        """Yield what is missing if the target is restored from a backup, and the checkpoint is not; state is then as it was.
+
+        Not on the real Spark, whose checkpoint counts the batches.
+        """
         life = restored_target(self.sink.batches)
-        if life is not None and self.rows_of in _OF_A_SOURCE and not self.sink.host.shares_java:
+        if life is not None and not self.sink.host.shares_java:
             with contextlib.suppress(UnfollowableSinkError):
                 yield from map(restored_told, self._after(life, usual)[:1])
 
@@ -527,7 +531,7 @@ class SinkCheck:
         failure = stuck_at(trial.entries)
         if failure is not None:
             error = f"the sink raises {failure.error}: {failure.message}"
-            return [AfterRestart(life, error, f"{error}, as it will each time")]
+            return [AfterRestart(life, error, f"{error}, as it will each time", is_refused=True)]
         left = usual.read(trial.contents, trial.effects)
         return [*differences(life, usual.contents, left, compared)]
 
