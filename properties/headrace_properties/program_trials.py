@@ -180,7 +180,6 @@ class TrialOptions:
     seed: int = 0
     schedules: int = SCHEDULES
     allow: Collection[Cause] = ()
-    duplicates: bool = False
     allow_unknown: Collection[str] = ()
     laboratory: Laboratory | None = None  # as in `SparkTarget`
     version: str = ""  # the program before, from whose checkpoints the queries go on, or ""
@@ -223,7 +222,7 @@ def trials_of_program(
 
         return SparkTrials(
             engaged(label, target), target_of, structs.replace(source, query=label), options.seed, options.schedules,
-            options.allow, options.duplicates, options.allow_unknown,
+            options.allow, options.allow_unknown,
         )  # fmt: skip
 
     return ProgramTrials(

@@ -53,7 +53,6 @@ class SparkTrials:
     seed: int  # of its rows and schedules
     schedules: int = SCHEDULES  # how many, for a job that keeps state or calls functions in Python
     allow: Collection[Cause] = ()  # on what its outcome may depend
-    duplicates: bool = False  # whether the source may deliver a row twice
     allow_unknown: Collection[str] = ()  # promises that no run needs to test
     progress: Progress | None = None  # told how much is done, and of how much; a true result stops the search
     report: SparkReport | None = None  # what came of the search; None: nothing so far
@@ -77,8 +76,7 @@ class SparkTrials:
     @property
     def feed_source(self) -> FeedSource:
         """What its source promises."""
-        told = self.target.job.declares.source
-        return dataclasses.replace(told, once=False) if self.duplicates else told
+        return self.target.job.declares.source
 
     notes: ClassVar[tuple[str, ...]] = ()
     pyspark: ClassVar[str] = INSTALLED
@@ -165,8 +163,7 @@ class SparkTrials:
 
     def _verified(self, target: SparkTarget) -> SparkReport:
         return target.verify(
-            schedules=self.schedules, seed=self.seed, allow=self.allow, duplicates=self.duplicates,
-            allow_unknown=self.allow_unknown, progress=self.progress,
+            schedules=self.schedules, seed=self.seed, allow=self.allow, allow_unknown=self.allow_unknown, progress=self.progress,
         )  # fmt: skip
 
     @property

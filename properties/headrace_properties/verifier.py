@@ -50,7 +50,7 @@ from headrace_properties.verify_arguments import (
     TrialArguments,
     VerifyArguments,
 )
-from headrace_sim import SOUND
+from headrace_sim import SOUND, FeedSource
 from headrace_sim.spark.declares import Declares, Meant
 
 if TYPE_CHECKING:
@@ -281,8 +281,7 @@ class Verifier:
         _refuse_unheeded({"examples": given.get("examples"), **stateful}, target.kind)
         check_allowed(allow, target.kind)
         trials = SparkTrials(
-            target, limited, source, seed, runs, causes_named(allow),
-            bool(given.get("duplicates")), self._untested(given),
+            target, limited, source, seed, runs, causes_named(allow), self._untested(given),
         )  # fmt: skip
         session = self._run(Session(trials, self._memory(trials.source if importable else None)))
         report = trials.report
@@ -314,7 +313,7 @@ class Verifier:
             name, tuple(given.get("args", ())), given.get("env") or {}, tuple(given.get("stand_ins", ()))
         )
         how = TrialOptions(
-            self._seed(given), runs, causes_named(given.get("allow", ())), bool(given.get("duplicates")),
+            self._seed(given), runs, causes_named(given.get("allow", ())),
             self._untested(given), None if where is None else replace(where, script=script),
         )  # fmt: skip
         with surroundings(script) as module:
@@ -333,7 +332,8 @@ class Verifier:
         where = laboratory_on(
             given.get("on", "here"), given.get("postgres", ""), 1, lets, given.get("batches", 0)
         )
-        return Declares(**meant), where
+        repeats = Declares(source=FeedSource(once=False if given.get("duplicates") else None))
+        return Declares(**meant) | repeats, where
 
     def _seed(self, given: VerifyArguments) -> int:
         """Return the test's seed, or else the command line's."""

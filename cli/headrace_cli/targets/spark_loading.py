@@ -20,6 +20,8 @@ from headrace_properties.pipeline_target import Search
 from headrace_properties.search.limits import CodeLimits
 from headrace_properties.target import TargetError, spark_source
 from headrace_properties.target_kinds import TargetKind, check_allowed
+from headrace_sim.deliveries import FeedSource
+from headrace_sim.spark.declares import Declares
 
 if TYPE_CHECKING:
     from headrace_properties.program_trials import ProgramTrials
@@ -56,6 +58,11 @@ class SparkOptions:
     versions: Sequence[str] = ()
 
     @property
+    def meant(self) -> Declares:
+        """What it declares besides what its module does."""
+        return Declares(source=FeedSource(once=False if self.duplicates else None))
+
+    @property
     def version(self) -> str:
         """Return that before, or "". Raise `OptionsError` if there are several."""
         if len(self.versions) > 1:
@@ -86,7 +93,7 @@ def spark_trials(
             name, schemas, options.feed_name, seed, options.keys, samples, laboratory, options.version
         )
         promises = picked(name, target.promises, options.promises)
-        return dataclasses.replace(target, promises=promises, limits=limits)
+        return dataclasses.replace(target, promises=promises, limits=limits).declaring(options.meant)
 
     target = target_of(search.seed)
     from headrace_properties.spark_jobs.laboratory import batches_and_server  # noqa: PLC0415
@@ -99,7 +106,7 @@ def spark_trials(
     check_allowed(names, target.kind)
     unknown = invariants_named(options.allow_unknown, (), target.promises)
     return SparkTrials(
-        target, target_of, source, search.seed, search.runs, causes_named(names), options.duplicates, unknown,
+        target, target_of, source, search.seed, search.runs, causes_named(names), unknown,
     )  # fmt: skip
 
 
@@ -135,6 +142,7 @@ def program_trials(
     given = ProgramInput(
         feed_name=options.feed_name,
         keys=keys_named(options.keys),
+        declares=options.meant,
         samples=_samples(options.samples),
         limits=limits,
     )
@@ -142,7 +150,6 @@ def program_trials(
         search.seed,
         search.runs,
         causes_named(names),
-        options.duplicates,
         laboratory=laboratory,
         version=options.version,
     )

@@ -26,15 +26,12 @@ class ScheduleChange:
     of: Callable[[Schedule], Schedule]
 
 
-def changes_of(
-    job: SparkJob, batches: int, *, duplicates: bool, timed: bool, kept: bool
-) -> Iterator[ScheduleChange]:
+def changes_of(job: SparkJob, batches: int, *, timed: bool, kept: bool) -> Iterator[ScheduleChange]:
     """Yield what a schedule may change.
 
     Args:
         job: The job.
         batches: How many its input has.
-        duplicates: Whether the source may deliver a row twice.
         timed: Whether the clock of batches decides what becomes of its state. Other times of its rows may then mean another
             outcome, so the clock stands still in both of the runs that are compared.
         kept: Whether its code keeps something outside state.
@@ -54,7 +51,7 @@ def changes_of(
     in_any_order = not job.declares.source.ordered and not left_out_of(job)
     if in_any_order:
         yield ScheduleChange(Cause.ORDER, lambda drawn: Schedule(order=drawn.order))
-    if duplicates:
+    if job.declares.source.once is False:
         yield ScheduleChange(Cause.DUPLICATES, lambda drawn: Schedule(twice=drawn.twice))
     framed = (MapInPandas, ApplyWithState)
     if any(isinstance(step, framed) or getattr(step, "pandas", False) for step in job.steps):

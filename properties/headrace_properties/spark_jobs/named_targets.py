@@ -109,7 +109,7 @@ def spark_target(
         _check_streams(name, job.input.names, taken)
     if keys and job.sink.function is None:
         raise TargetError(name, "a key is declared, and no foreachBatch() function is there", "Leave it out")
-    meant = declared_in(name, module) if declares is None else declares
+    meant = declared_in(name, module) | (declares or Declares())
     job = replace(job, declares=job.declares | meant)
     assumed = given is None and not job.steps and found is job.sink.function
     target = SparkTarget(

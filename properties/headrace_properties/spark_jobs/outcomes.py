@@ -48,7 +48,6 @@ def check_job(
     schedules: int = SCHEDULES,
     seed: int = 0,
     allow: Collection[Cause] = (),
-    duplicates: bool = False,
     promises: Sequence[Promise] = (),
     allow_unknown: Collection[str] = (),
     limits: CodeLimits | None = None,
@@ -62,7 +61,6 @@ def check_job(
         schedules: How many.
         seed: All schedules follow from it.
         allow: What the outcome may depend on, because that is intended.
-        duplicates: Whether the source may deliver a row twice.
         promises: Its author's promises, checked in each run.
         allow_unknown: Those that no run needs to test.
         limits: Of each call of its code.
@@ -76,7 +74,7 @@ def check_job(
     """
     limits = limits or CodeLimits()
     probe = QueryProbe(declared(without_sink(job), allow), feed, promises, Cause.EFFECT in allow)
-    search = _Search(probe, frozenset(allow), limits, duplicates=duplicates)
+    search = _Search(probe, frozenset(allow), limits)
     with guarded(allows_effects=Cause.EFFECT in allow), call_time_limited(limits):
         report = search.run(schedules, seed, progress)
         if report.schedules == schedules:
@@ -140,13 +138,10 @@ def declared(job: SparkJob, allow: Collection[Cause]) -> SparkJob:
 class _Search:
     """Runs schedules of a query, and keeps the smallest trial of each kind of finding."""
 
-    def __init__(
-        self, probe: QueryProbe, allow: frozenset[Cause], limits: CodeLimits, *, duplicates: bool
-    ) -> None:
+    def __init__(self, probe: QueryProbe, allow: frozenset[Cause], limits: CodeLimits) -> None:
         self._probe = probe
         self._allow = allow - {Cause.BATCHING}  # what is left of it is checked
         self._limits = limits
-        self._duplicates = duplicates
         self._findings: dict[Kind, Finding] = {}
         self.tested: set[str] = set()
         self.untested: dict[str, str] = {}
@@ -176,9 +171,7 @@ class _Search:
         """Run schedules. Return their number, and the greatest number of late rows in one of them."""
         probe, calm, timed = self._probe, self._probe.watched[0], self._probe.follows_the_clock
         kept = bool(probe.kept_outside)
-        changes = [
-            *changes_of(probe.job, len(probe.feed), duplicates=self._duplicates, timed=timed, kept=kept)
-        ]
+        changes = [*changes_of(probe.job, len(probe.feed), timed=timed, kept=kept)]
         most_late = calm.late
         for number in range(schedules):
             change = changes[number % len(changes)]
@@ -207,7 +200,7 @@ class _Search:
         late = QueryTrial(Cause.FORGOTTEN, Cause.FORGOTTEN, Schedule(twice=twice, step_ms=seconds * 500 - 1))
         if source.once or not probe.follows_the_clock or probe.find(soon) is not None:
             return
-        if self._duplicates:
+        if source.once is False:
             self._take(late)
         elif (found := probe.find(late)) is not None:
             declare = "Say how late it may repeat one: source = FeedSource(once=False, again_within_s=...)"

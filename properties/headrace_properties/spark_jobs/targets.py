@@ -33,10 +33,11 @@ from headrace_properties.spark_jobs.table_judge import TableJudge
 from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_properties.spark_jobs.upgrades import Earlier, Upgrade
 from headrace_properties.target_kinds import TargetKind
-from headrace_sim.deliveries import DELIVERIES, Batches, RowDelivery
+from headrace_sim.deliveries import DELIVERIES, UNSAID, Batches, RowDelivery
 from headrace_sim.spark.columns.ddl import Schema
 from headrace_sim.spark.columns.frames import Rows, column
 from headrace_sim.spark.columns.recorded import Recorded
+from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import (
     Aggregate,
     Columns,
@@ -130,6 +131,10 @@ class SparkTarget:
         feed = self.feed if len(self.feed) > 1 else [[row] for batch in self.feed for row in batch]
         return Upgrade(self.earlier, without_sink(self.job), feed, self.limits)
 
+    def declaring(self, more: Declares) -> "SparkTarget":
+        """Return it with more declared."""
+        return replace(self, job=replace(self.job, declares=self.job.declares | more))
+
     @property
     def kind(self) -> TargetKind:
         """Whether it is hosted, runs under schedules, or is a sink alone."""
@@ -167,7 +172,6 @@ class SparkTarget:
         schedules: int = SCHEDULES,
         seed: int = 0,
         allow: Collection[Cause] = (),
-        duplicates: bool = False,
         overtaken: bool = True,
         allow_unknown: Collection[str] = (),
         progress: Progress | None = None,
@@ -178,7 +182,6 @@ class SparkTarget:
             schedules: How many, for a job that keeps state or calls functions in Python.
             seed: They follow from it.
             allow: On what the job's outcome may depend.
-            duplicates: Whether the source may deliver a row twice.
             overtaken: Whether a driver that was replaced may go on (a zombie).
             allow_unknown: Promises that no run needs to test.
             progress: Told the number of schedules or trials that are done, and of all; a true result stops the search.
@@ -191,7 +194,6 @@ class SparkTarget:
 
         """
         judged, review = None, review_query(self.job, allow)
-        duplicates = duplicates or self.job.declares.source.once is False
         if self.laboratory is not None:
             return self._in_laboratory(
                 self.laboratory,
@@ -200,14 +202,12 @@ class SparkTarget:
                 progress,
                 allow_unknown,
                 overtaken=overtaken,
-                duplicates=duplicates,
             )
         if (refusal := self._refusal()) is not None:
             return SparkReport(self.name, None, None, (refusal,))
         if self.kind is TargetKind.QUERY:
             judged = check_job(
-                self.job, self.feed, schedules=schedules, seed=seed, allow=allow, duplicates=duplicates,
-                promises=self._promises_of_query,
+                self.job, self.feed, schedules=schedules, seed=seed, allow=allow, promises=self._promises_of_query,
                 allow_unknown=allow_unknown, limits=self.limits, progress=progress,
             )  # fmt: skip
             judged = replace(judged, findings=tuple(map(self._stamped, judged.findings)))
@@ -222,8 +222,7 @@ class SparkTarget:
         judge = self._judge()
         sink = check_sink(
             *self.sink_call(), prepare=self.prepare_call(), overtaken=overtaken, keys=self.keys, rows_of=self._rows_of(),
-            allow=self._allowed_of_sink(allow), duplicates=duplicates, filters=self._filters,
-            keys_alike=self.job.declares.source.keys_alike,
+            allow=self._allowed_of_sink(allow), filters=self._filters, source=self.job.declares.source,
             new_checkpoint=self.job.declares.new_checkpoint, state=self.job.state, revised=self._revised(), progress=progress,
             watcher=judge.watcher,
         )  # fmt: skip
@@ -248,7 +247,6 @@ class SparkTarget:
         allow_unknown: Collection[str],
         *,
         overtaken: bool,
-        duplicates: bool,
     ) -> SparkReport:
         """Try the query on the real Spark, at each of its effects."""
         judge = self._judge()
@@ -265,7 +263,7 @@ class SparkTarget:
                 and self.job.sink.function is not None,  # else Spark itself refuses the first one
                 rows_of=self._rows_of(),
                 allow=self._allowed_of_sink(allow),
-                duplicates=duplicates and not laboratory.batches,
+                source=UNSAID if laboratory.batches else self.job.declares.source,
                 new_checkpoint=False if is_for_looking(self.job) else self.job.declares.new_checkpoint,
                 progress=progress,
                 processes=laboratory.sparks,
@@ -284,7 +282,9 @@ class SparkTarget:
         if self.job.state is not None and REMOTE in self.job.state.settings.values:
             told += ". It is a client of Spark Connect, and had a classic session"
         told += laboratory.went_on(tried, len(sink.effects))
-        told += "; rows that it delivers again were not tried" * (duplicates and bool(laboratory.batches))
+        told += "; rows that it delivers again were not tried" * (
+            self.job.declares.source.once is False and bool(laboratory.batches)
+        )
         findings = ranked([*self._broken(judge, sink), *self._shown(sink), *review.findings])
         asked = judge.asked()
         unknown = (*sink.unknown, *untested(asked, allow_unknown))
@@ -388,8 +388,7 @@ class SparkTarget:
 
     def _allowed_of_sink(self, allow: Collection[Cause]) -> list[str]:
         source, running = self.job.declares.source, self.job.declares.running
-        once = source.once is True
-        declared = {Cause.ORDER: source.ordered, Cause.BATCHING: running, Cause.DUPLICATES: once}
+        declared = {Cause.ORDER: source.ordered, Cause.BATCHING: running}
         return [cause.value for cause in Cause if cause in allow or declared.get(cause)]
 
     def _stamped(self, finding: Finding) -> Finding:
@@ -412,7 +411,7 @@ class SparkTarget:
         return try_fault(
             *self.sink_call(), fault, prepare=self.prepare_call(), keys=self.keys, rows_of=self._rows_of(),
             allow=self._allowed_of_sink(()), filters=self._filters, state=self.job.state,
-            keys_alike=self.job.declares.source.keys_alike,
+            source=self.job.declares.source,
             watcher=watcher, rows=rows,
         )  # fmt: skip
 

@@ -13,7 +13,9 @@ import pandas as pd
 from pyspark.sql import Row
 
 from headrace_properties.spark_jobs.targets import SparkTarget
+from headrace_sim.deliveries import FeedSource
 from headrace_sim.spark.columns.ddl import parse_schema
+from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import (
     InitialState,
     MapInPandas,
@@ -339,6 +341,11 @@ def job(processor: StatefulProcessor, *, delay_s: int = 10, pandas: bool = False
             processor, ("k",), OUTPUT, OutputMode.APPEND, TimeMode.EVENT_TIME, pandas, place="here:2"
         )
     )
+
+
+def again(job: SparkJob) -> SparkJob:
+    """Return a job whose source may repeat its rows."""
+    return replace(job, declares=job.declares | Declares(source=FeedSource(once=False)))
 
 
 def by_clock(processor: Any) -> SparkJob:

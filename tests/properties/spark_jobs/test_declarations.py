@@ -23,7 +23,7 @@ from headrace_sim import FeedSource
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from tests.properties.spark_jobs.planted import FEED, MENDED, Processor, SumOfCall, at, job
+from tests.properties.spark_jobs.planted import FEED, MENDED, Processor, SumOfCall, again, at, job
 
 ORDERED = FeedSource(ordered=True)
 KEPT = "one key for each customer"
@@ -156,9 +156,9 @@ def test_bound_that_says_nothing_is_refused(bound: Any) -> None:
 
 
 def test_row_delivered_twice_is_found_only_where_it_counts_twice() -> None:
-    counted = _claims(check_job(job(RunningTotal()), FEW, schedules=60, duplicates=True))
+    counted = _claims(check_job(again(job(RunningTotal())), FEW, schedules=60))
     assert counted["duplicates"] is FindingClass.VIOLATED
-    assert "duplicates" not in _claims(check_job(job(TotalOfIds()), FEW, schedules=60, duplicates=True))
+    assert "duplicates" not in _claims(check_job(again(job(TotalOfIds())), FEW, schedules=60))
 
 
 def test_allowed_by_name_means_the_same_as_declared() -> None:

@@ -23,6 +23,7 @@ from tests.properties.spark_jobs.planted import (
     MENDED,
     Processor,
     SumByMinute,
+    again,
     at,
     by_clock,
     job,
@@ -96,8 +97,8 @@ def test_jumping_batch_clock_breaks_only_jobs_that_use_it() -> None:
 
 
 def test_duplicated_row_counts_once_where_ids_are_kept() -> None:
-    assert _causes(check_job(MENDED, FEED, schedules=40, duplicates=True)) == [Cause.DUPLICATES]
-    once = check_job(job(SumOfIds()), FEED, schedules=60, allow=ALLOW, duplicates=True)
+    assert _causes(check_job(again(MENDED), FEED, schedules=40)) == [Cause.DUPLICATES]
+    once = check_job(again(job(SumOfIds())), FEED, schedules=60, allow=ALLOW)
     assert _causes(once) == []
 
 
@@ -134,7 +135,7 @@ def test_row_that_comes_again_after_the_ttl_that_tells_it_is_found_as_its_source
 ) -> None:
     source = FeedSource(once=False, again_within_s=within_s)
     first = replace(by_clock(FirstOfKeyForAnHour()), declares=Declares(source=source))
-    report = check_job(first, ONCE_EACH_KEY, schedules=4, duplicates=True)
+    report = check_job(again(first), ONCE_EACH_KEY, schedules=4)
     assert {found.trial.cause: found.finding_class for found in report.findings} == claims
     for found in report.findings:
         assert check_again(first, ONCE_EACH_KEY, found.trial) == found

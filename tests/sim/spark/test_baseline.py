@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
+from headrace_sim.deliveries import FeedSource
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks import RowsOf, SinkReport, Wrong, check_sink, try_fault
 from tests.nights import others_at_night
@@ -298,7 +299,7 @@ def test_error_that_a_sink_caught_in_a_trial_is_blamed_for_missing_rows() -> Non
     ("sink", "holds"), [(counted, False), (newer_than_what_is_there, True)], ids=["adds", "compares"]
 )
 def test_rows_that_the_source_delivers_twice_are_tried(sink: Callable[..., Any], holds: bool) -> None:
-    report = _check(sink, _ROWS, duplicates=True)
+    report = _check(sink, _ROWS, source=FeedSource(once=False))
     assert report.holds == holds
     if not holds:
         assert report.findings[0].wrong is Wrong.REDELIVERED

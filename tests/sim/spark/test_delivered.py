@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace_sim.deliveries import DELIVERIES, RowDelivery, future_row, spoiled_rows
+from headrace_sim.deliveries import DELIVERIES, FeedSource, RowDelivery, future_row, spoiled_rows
 from headrace_sim.spark.sinks import SinkReport, Wrong, check_sink, try_fault
 from headrace_sim.spark.sinks.bursts import may_split
 from headrace_sim.spark.sinks.sink_effects import Effect
@@ -212,8 +212,8 @@ def test_sink_that_takes_spellings_of_a_key_for_one_here_and_two_there_is_asked(
 
 
 def test_keys_that_are_declared_to_be_one_must_be_one() -> None:
-    assert _wrong(_tried_keys(keys_as_they_are, keys_alike=True)) == [Wrong.ALIKE]
-    assert _wrong(_tried_keys(keys_normalized, keys_alike=True)) == []
+    assert _wrong(_tried_keys(keys_as_they_are, source=FeedSource(keys_alike=True))) == [Wrong.ALIKE]
+    assert _wrong(_tried_keys(keys_normalized, source=FeedSource(keys_alike=True))) == []
 
 
 def knows_the_batch_before(df: Any, batch: int) -> None:
@@ -235,7 +235,8 @@ def test_sink_that_forgets_what_it_has_known_is_found_where_rows_come_again_behi
 ) -> None:
     rows = [*_ROWS, [(5, 5.5)]]
     report = call(
-        check_sink, sink, rows, _SCHEMA, prepare=_prepare, overtaken=False, duplicates=True, progress=lambda done, _: done > 0
+        check_sink, sink, rows, _SCHEMA, prepare=_prepare, overtaken=False, source=FeedSource(once=False),
+        progress=lambda done, _: done > 0,
     )  # fmt: skip
     assert _wrong(report) == wrong
     assert all("behind all others" in finding.story for finding in report.findings)

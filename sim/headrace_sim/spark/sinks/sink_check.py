@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace_sim.deliveries import REPEATS, RowDelivery, burst
+from headrace_sim.deliveries import REPEATS, UNSAID, FeedSource, RowDelivery, burst
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
@@ -119,18 +119,18 @@ class SinkCheck:
     processes: int = 1
     watcher: Watcher | None = None
     filters: bool = False
-    keys_alike: bool | None = None
+    source: FeedSource = UNSAID
 
-    def run(self, progress: Progress | None, *, overtaken: bool, duplicates: bool) -> SinkReport:
+    def run(self, progress: Progress | None, *, overtaken: bool) -> SinkReport:
         """Make all trials, until ``progress`` asks to stop."""
         self.progress = progress
         try:
-            return self._searched(progress, overtaken=overtaken, duplicates=duplicates)
+            return self._searched(progress, overtaken=overtaken)
         except _StoppedError:
             told = "the search was stopped before its first trial"
             return SinkReport(tuple(self.findings.values()), (told,), 0, (), stopped=True)
 
-    def _searched(self, progress: Progress | None, *, overtaken: bool, duplicates: bool) -> SinkReport:
+    def _searched(self, progress: Progress | None, *, overtaken: bool) -> SinkReport:
         try:
             usual, by_batch, noted = self._calm()
         except SinkFailsError as error:
@@ -143,8 +143,8 @@ class SinkCheck:
         else:
             self._judge_calm(usual, by_batch)
         if any(by_batch):
-            asks = not duplicates and SinkTopic.DUPLICATES.value not in self.allow
-            self._deliver(usual, by_batch, duplicates=duplicates, asks=asks)
+            asks = self.source.once is None and SinkTopic.DUPLICATES.value not in self.allow
+            self._deliver(usual, by_batch, duplicates=self.source.once is False, asks=asks)
         tasks = self.sink.host.runs_tasks_again
         points = fault_points(by_batch, noted, overtaken=overtaken, tasks=tasks)
         if self.sink.of_pipeline:
@@ -408,7 +408,7 @@ class SinkCheck:
             return
         compared = sorted(set(in_order.contents) - {*usual.unsteady, *in_order.unsteady, *self.ignore})
         delivered = RedeliveryTrial(
-            self.sink.batches, self._heard, in_order, by_batch, compared, self.swallowed, self.keys_alike, self.filters,
+            self.sink.batches, self._heard, in_order, by_batch, compared, self.swallowed, self.source.keys_alike, self.filters,
             lambda trial: self._watch(trial.at_end(len(self.sink.batches))),
         )  # fmt: skip
         ways = [delivered.again] if duplicates else []

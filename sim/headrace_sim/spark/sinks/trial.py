@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.sql import types as t
 
+from headrace_sim.deliveries import UNSAID, FeedSource
 from headrace_sim.spark.client.answers import SessionState
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.values import as_tuple
@@ -39,10 +40,9 @@ def check_sink(
     keys: Mapping[str, Sequence[str]] | None = None,
     rows_of: RowsOf = RowsOf.SOURCE,
     allow: Collection[str] = (),
-    duplicates: bool = False,
+    source: FeedSource = UNSAID,
     new_checkpoint: bool | None = None,
     filters: bool = False,
-    keys_alike: bool | None = None,
     state: SessionState | None = None,
     revised: Sequence[tuple[int, int]] = (),
     progress: Progress | None = None,
@@ -63,10 +63,9 @@ def check_sink(
         keys: The columns by which a connector of ``df.write`` writes that is not in `CONNECTORS`, by table; none: it adds rows.
         rows_of: Where the rows come from: a source may deliver them in other batches.
         allow: What is meant of what the undisturbed run loses: ``batching``, ``order``, ``loss``.
-        duplicates: Whether the source may deliver a row twice.
+        source: What the source promises.
         new_checkpoint: Whether it is judged what a new checkpoint, or an older one, does; False: not tried; None: told in a note.
         filters: Whether the query before the sink may leave no row of a batch.
-        keys_alike: Whether keys that differ by case, or by a blank at the end, are one; None: nobody has said.
         state: What the session knows when a driver begins: views, functions, settings.
         revised: The numbers of rows, over all batches, of which the second one is a newer result for the key of the first one.
         progress: Called after each trial; a true result stops the search.
@@ -80,9 +79,9 @@ def check_sink(
     """
     check = SinkCheck(
         _sink(function, batches, schema, prepare, keys, state), frozenset(ignore), rows_of, frozenset(allow), revised,
-        new_checkpoint, watcher=watcher, filters=filters, keys_alike=keys_alike,
+        new_checkpoint, watcher=watcher, filters=filters, source=source,
     )  # fmt: skip
-    return check.run(progress, overtaken=overtaken, duplicates=duplicates)
+    return check.run(progress, overtaken=overtaken)
 
 
 def try_fault(
@@ -96,7 +95,7 @@ def try_fault(
     rows_of: RowsOf = RowsOf.SOURCE,
     allow: Collection[str] = (),
     filters: bool = False,
-    keys_alike: bool | None = None,
+    source: FeedSource = UNSAID,
     state: SessionState | None = None,
     watcher: Watcher | None = None,
     rows: OtherRows | None = None,
@@ -112,8 +111,8 @@ def try_fault(
         keys: As in `check_sink`; so are ``rows_of`` and ``allow``.
         rows_of: Where the rows come from.
         allow: What is meant.
-        filters: As in `check_sink`; so are ``keys_alike``, ``state`` and ``watcher``.
-        keys_alike: Whether keys that differ by case are one.
+        filters: As in `check_sink`; so are ``source``, ``state`` and ``watcher``.
+        source: What the source promises.
         state: What the session knows.
         watcher: Told what is seen.
         rows: Rows that are compared with the given ones, if no fault shows what is wrong.
@@ -124,7 +123,7 @@ def try_fault(
     """
     sink = _sink(function, batches, schema, prepare, keys, state)
     check = SinkCheck(
-        sink, frozenset(), rows_of, frozenset(allow), watcher=watcher, filters=filters, keys_alike=keys_alike
+        sink, frozenset(), rows_of, frozenset(allow), watcher=watcher, filters=filters, source=source
     )
     return check.one(fault, rows)
 
@@ -147,7 +146,7 @@ def check_sink_of(
     overtaken: bool = True,
     rows_of: RowsOf = RowsOf.SOURCE,
     allow: Collection[str] = (),
-    duplicates: bool = False,
+    source: FeedSource = UNSAID,
     new_checkpoint: bool | None = None,
     progress: Progress | None = None,
     processes: int = 1,
@@ -155,9 +154,10 @@ def check_sink_of(
 ) -> SinkReport:
     """Check a sink on its host, as `check_sink` does. ``processes``: how many share the trials, each with a host like it."""
     check = SinkCheck(
-        sink, frozenset(), rows_of, frozenset(allow), new_checkpoint=new_checkpoint, processes=processes, watcher=watcher
+        sink, frozenset(), rows_of, frozenset(allow), source=source, new_checkpoint=new_checkpoint, processes=processes,
+        watcher=watcher,
     )  # fmt: skip
-    return check.run(progress, overtaken=overtaken, duplicates=duplicates)
+    return check.run(progress, overtaken=overtaken)
 
 
 def _sink(
