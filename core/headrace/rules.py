@@ -7,6 +7,7 @@ Rules of this file:
   the values, ask the rule and act on its answer. They decide nothing themselves.
 * Each docstring states, in the paper's verbs, the sentence that the rule carries out, with its section. A departure from the
   paper begins ``Deviation:``; a decision on which the paper is silent begins ``Choice:``.
+* A rule that returns a constant, or what it is given, is a seam for mutants: the sound protocol never answers otherwise.
 * A broken protocol is a subclass that overrides a rule (`headrace_properties.proof.mutants`). docs/protocol.md lists each
   sentence with its rule, the mutants that break it and the invariants that catch them. ``python -m docs.scripts.tables`` makes
   that table from these docstrings: run it after every change of this file.
@@ -532,12 +533,7 @@ class Rules:
         return silent_us > timeout_us
 
     def is_orphan(self, lost: bool, restarted: bool) -> bool:
-        """Tell whether an interval is assigned to a new owner: work shifts between machines because of failures (6.2, 7.1).
-
-        Args:
-            lost: nothing is heard from its owner.
-            restarted: its owner has lost its memory.
-        """
+        """Tell whether an interval is assigned to a new owner: work shifts between machines because of failures (6.2, 7.1)."""
         return lost or restarted
 
     def may_lead(self, silent_us: int, lease_us: int) -> bool:

@@ -27,10 +27,6 @@ class JsonError(ValueError):
 def read_json(data: bytes, decode: Callable[[bytes], T]) -> T:
     """Decode JSON from outside.
 
-    Args:
-        data: the text.
-        decode: one of msgspec's decoders.
-
     Raises:
         JsonError: it is malformed, nested too deeply, not UTF-8, or not what is expected.
     """

@@ -245,10 +245,6 @@ class PercentileProbe(Computation):
 def element_of(record: Record, panes: Container[str]) -> Element:
     """Return the element in a record.
 
-    Args:
-        record: the record.
-        panes: the streams whose values are panes.
-
     Raises:
         DataflowError: its event time is beyond the global window.
     """

@@ -237,11 +237,6 @@ class HistoryReader:
 def save_history(path: Path, history: Iterable[Event], header: Header) -> None:
     """Write a History to a file, with its causes if they are known.
 
-    Args:
-        path: the file.
-        history: the events.
-        header: what ran; see `header_of`.
-
     Raises:
         OSError: the file cannot be written.
     """

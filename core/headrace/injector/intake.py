@@ -48,11 +48,6 @@ class IntakeRecord(msgspec.Struct, eq=False, gc=False):
 class Intake:
     """The unfinished part of a source.
 
-    Args:
-        position: to read from.
-        journaled: what was promised before.
-        rules: what it asks.
-
     Attributes:
         next_offset: of what is to be read next.
         source_us: the source's own watermark, event time in microseconds.

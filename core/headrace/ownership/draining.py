@@ -72,11 +72,7 @@ class _Retiring:
 
 
 class Draining:
-    """The retiring computations of the table, as its master sees them.
-
-    Args:
-        topologies: the deployed pipeline versions.
-    """
+    """The retiring computations of the table, as its master sees them."""
 
     def __init__(self, topologies: Sequence[Pipeline]) -> None:
         self._topologies = topologies

@@ -27,13 +27,6 @@ Transitions = Mapping[tuple[Standing, type], Transition[Standing]]
 class Replica:
     """One replica of a role.
 
-    Args:
-        role: the journal to hold.
-        address: of this replica.
-        options: of the engine.
-        history: of the run.
-        rules: what it asks.
-
     Attributes:
         transitions: its table.
     """

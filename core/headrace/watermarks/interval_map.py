@@ -47,9 +47,6 @@ class Unconfirmed:
 class IntervalMap:
     """Progress by key interval, over all keys.
 
-    Args:
-        rules: the rules of the protocol.
-
     >>> known = IntervalMap()
     >>> known.update(KeyInterval("", "m"), 1, low_watermark=30, horizon=3)
     True

@@ -25,10 +25,6 @@ _FIRING, _RECEIVED = Work.FIRING, Work.RECEIVED
 class Accounts:
     """Oldest work of one interval, and its last report.
 
-    Args:
-        strong: the computation's productions are strong.
-        rules: what it asks.
-
     Attributes:
         low_watermark: last reported, event time in microseconds.
         horizon: last reported, origin in microseconds.

@@ -40,11 +40,6 @@ OnRecovered = Callable[[int, "OwnedInterval", dict[str, m.Progress]], None]
 class OwnedInterval:
     """One assignment: an interval of a computation under one sequencer.
 
-    Args:
-        shared: of the worker.
-        where: the computation, as deployed.
-        assignment: what the table says.
-
     Attributes:
         soft: what is in memory of its keys.
         sending: what it sends.

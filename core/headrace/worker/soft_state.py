@@ -27,11 +27,6 @@ from headrace.worker.timers import TimerQueue
 class SoftState:
     """What is in memory of one assignment: an interval of a computation under one sequencer.
 
-    Args:
-        shared: of the worker.
-        where: the computation, as deployed.
-        assignment: what the table says.
-
     Attributes:
         exactly_once: its deliveries are deduplicated, for as long as it is assigned.
         low_watermark: of its input, as this worker knows it; event time in microseconds.

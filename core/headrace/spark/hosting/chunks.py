@@ -335,12 +335,7 @@ class Chunks:
 
 
 class MemoryStore:
-    """Keeps an interval in memory.
-
-    Args:
-        header: of the interval.
-        chunks: of the interval.
-    """
+    """Keeps an interval in memory."""
 
     def __init__(self, header: bytes | None = None, chunks: dict[int, bytes] | None = None) -> None:
         self._header = header

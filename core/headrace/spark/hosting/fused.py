@@ -87,12 +87,7 @@ def unbundled(bundles: Iterable[bytes]) -> dict[str, list[Parcel]]:
 
 
 class FusedTask:
-    """All computations in one task of Spark's, which may be called twice in a micro-batch: for its rows, and for its timer.
-
-    Args:
-        plan: the layout of the pipeline.
-        state: its state.
-    """
+    """All computations in one task of Spark's, which may be called twice in a micro-batch: for its rows, and for its timer."""
 
     def __init__(self, plan: JobPlan, state: FusedState) -> None:
         self._plan, self._state = plan, state

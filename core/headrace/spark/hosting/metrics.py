@@ -34,10 +34,6 @@ def observed(parcels: DataFrame, pipeline: Pipeline) -> DataFrame:
     ``records``, ``late_records``, ``outputs`` and ``dropped`` are those of the micro-batch. ``low_watermark`` and ``newest``
     (event time in microseconds; null: not known), ``timers``, ``keys`` and ``state_bytes`` are those of the ``intervals`` that it
     processed.
-
-    Args:
-        parcels: the rows between the operators.
-        pipeline: the pipeline with the computations.
     """
     text = F.when(is_tally_column(F.col("parcel")), F.col("parcel").cast("string"))
     told = parcels.select("*", F.from_json(text, _SCHEMA).alias("tally"))

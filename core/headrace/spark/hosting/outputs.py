@@ -83,13 +83,7 @@ class Outputs:
 
 
 def unpacked(parcels: DataFrame, pipeline: Pipeline, *, tallies: bool) -> Outputs:
-    """Return the outputs in the last operator's rows.
-
-    Args:
-        parcels: the rows.
-        pipeline: the pipeline.
-        tallies: whether they include the tallies.
-    """
+    """Return the outputs in the last operator's rows."""
     return Outputs(parcels.mapInArrow(partial(unpack, tallies), OUTPUT_SCHEMA), pipeline)
 
 

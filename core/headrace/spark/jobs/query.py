@@ -96,13 +96,7 @@ class _Start:
 
 
 class JobQuery:
-    """Runs a pipeline as one query.
-
-    Args:
-        settings: settings of the deployment.
-        pipeline: the pipeline to run.
-        inputs: for each injector, its records.
-    """
+    """Runs a pipeline as one query."""
 
     def __init__(self, settings: DeploymentSettings, pipeline: Pipeline, inputs: Inputs) -> None:
         self._settings = settings

@@ -72,9 +72,6 @@ class Java:
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """Find a Java that is new enough for Spark.
 
-    Args:
-        environ: the environment with JAVA_HOME and PATH.
-
     Raises:
         JavaNotFoundError: none was found.
     """

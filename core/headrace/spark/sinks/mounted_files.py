@@ -29,13 +29,6 @@ _FILE_BYTES = 128 << 20
 class MountedFiles:
     """Writes the batches of a `FileSink` whose path all machines mount.
 
-    Args:
-        path: the directory.
-        format: Spark's name of the files' format.
-        writer: see `FileSink`.
-        batches: see `FileSink`.
-        name: the sink's name in messages.
-
     Attributes:
         epoch: the epoch that it claimed.
     """

@@ -84,9 +84,6 @@ _decode = msgspec.json.Decoder(_Slot).decode
 class FileLog:
     """The log of a directory.
 
-    Args:
-        directory: the directory.
-
     Attributes:
         contents: what has been read of it.
     """
@@ -150,12 +147,6 @@ class FileLog:
 
 class StoreFiles:
     """Writes the batches of a `FileSink` whose path is a URI.
-
-    Args:
-        path: the directory.
-        format: Spark's name of the files' format.
-        writer: see `FileSink`.
-        name: the sink's name in messages.
 
     Attributes:
         epoch: the epoch that it claimed.

@@ -103,12 +103,7 @@ class InjectionPlan:
 
 
 class RowWriter:
-    """Writes the rows of one process.
-
-    Args:
-        entry: the entry of its injector.
-        process: number of the process.
-    """
+    """Writes the rows of one process."""
 
     __slots__ = (
         "_address", "_arrived", "_codecs", "_entry", "_keys", "_offsets", "_stream", "_streams", "_timestamps", "_values",

@@ -68,11 +68,7 @@ _decode = msgspec.json.Decoder(ClockFile).decode
 
 
 class Looks:
-    """The source's side of a clock, which decides when to tick.
-
-    Args:
-        clock: the clock.
-    """
+    """The source's side of a clock, which decides when to tick."""
 
     def __init__(self, clock: WallTimerCheck) -> None:
         self._clock = clock
@@ -111,11 +107,7 @@ def _reader(options: Mapping[str, str]) -> "ClockReader":
 
 
 class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Ticks. An offset has the number of ticks, the last requested one, and the slowest low watermark as told by then.
-
-    Args:
-        clock: the clock.
-    """
+    """Ticks. An offset has the number of ticks, the last requested one, and the slowest low watermark as told by then."""
 
     def __init__(self, clock: WallTimerCheck) -> None:
         self._looks = Looks(clock)

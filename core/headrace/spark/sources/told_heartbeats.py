@@ -38,12 +38,7 @@ def _reader(options: Mapping[str, str]) -> "HeartbeatReader":
 
 
 class HeartbeatReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what the driver tells. An offset has the low watermark as last told.
-
-    Args:
-        injector: name of the input.
-        path: the file that the driver writes.
-    """
+    """Reads what the driver tells. An offset has the low watermark as last told."""
 
     def __init__(self, injector: str, path: Path) -> None:
         self._injector = injector
