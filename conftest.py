@@ -32,7 +32,7 @@ LONGEST = (
     "tests/sim/spark/test_sinks.py",
     "tests/sim/spark/test_table_sinks.py",
     "tests/cli/test_verify.py",
-    "tests/properties/search/test_exhaustive.py",
+    "tests/properties/search/test_exhaustive_search.py",
     "tests/properties/spark_jobs/test_outcomes.py",
 )
 """They begin first, after those on Spark, lest one process works on them long after the other has nothing left."""
@@ -43,7 +43,7 @@ WITHOUT_SPARK = os.environ.get("SPARK") == "no" or find_spec("pyspark") is None
 
 NEEDS_SPARK = (
     "core/headrace/spark", "sim/headrace_sim/spark", "tests/spark", "tests/sim/spark", "tests/properties/spark_jobs",
-    "properties/headrace_properties/spark_jobs", "properties/headrace_properties/search/on_spark.py",
+    "properties/headrace_properties/spark_jobs", "properties/headrace_properties/search/spark_executors.py",
     "properties/headrace_properties/spark_trials.py", "properties/headrace_properties/program_trials.py",
     "tests/properties/replays/prices.py", "tests/crash_points.py",
     "scenarios/headrace_scenarios/chaos", "cli/headrace_cli/reports/chaos_report.py",

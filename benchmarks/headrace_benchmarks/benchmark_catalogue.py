@@ -1,6 +1,6 @@
 """The catalogue of ``headrace paper bench``."""
 
-from headrace_benchmarks import harness, kernels, layer_costs, promises, spark_hosts, spark_jobs
+from headrace_benchmarks import harness, kernels, layer_costs, promise_cost, spark_hosts, spark_jobs
 from headrace_benchmarks.figures import Benchmark
 from headrace_benchmarks.section8 import benchmark as section8
 
@@ -11,7 +11,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         harness.ALARMS,
         kernels.BENCHMARK,
         layer_costs.BENCHMARK,
-        promises.BENCHMARK,
+        promise_cost.BENCHMARK,
         spark_jobs.BENCHMARK,
         *spark_hosts.BENCHMARKS,
         *section8.BENCHMARKS,

@@ -21,7 +21,7 @@ from headrace_properties.explain.narrative import narrate
 from headrace_properties.proof.mutants import CATALOGUE, MUTANTS
 from headrace_properties.proof.workloads import WORKLOADS, Echo, Windows, Workload, same
 from headrace_properties.search.application import Application, PipelineTrial
-from headrace_properties.search.exhaustive import ExhaustiveSearch, ScheduleMoves
+from headrace_properties.search.exhaustive_search import ExhaustiveSearch, ScheduleMoves
 from headrace_properties.search.judging import Failure, run_plan
 from headrace_properties.search.parallel import cores
 from headrace_properties.search.scope import Scope, small_cluster

@@ -16,8 +16,8 @@ import pyspark
 
 from headrace.spark import session
 from headrace_properties.proof.workloads import WORKLOADS
-from headrace_properties.search.on_spark import SparkExecutors
 from headrace_properties.search.parallel import Jobs, cores
+from headrace_properties.search.spark_executors import SparkExecutors
 from headrace_properties.search.steering import Steering
 from headrace_properties.search.strategy import search
 

@@ -20,7 +20,7 @@ _GROUPS = {
         "serve": "serve", "state": "state", "submit": "spark_submit", "skip": "skip",
     }),
     "paper": ("Tell the papers' scenarios, repeat MillWheel's evaluation, and measure Headrace beside it.", {
-        "scenario": "scenario", "report": "report", "bench": "bench",
+        "scenario": "scenarios", "report": "report", "bench": "bench",
     }),
 }  # fmt: skip
 """Groups of commands: what each group is for, and the module of each of its commands."""

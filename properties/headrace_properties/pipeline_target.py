@@ -10,7 +10,7 @@ from headrace import HeadraceError, Pipeline
 from headrace_properties.promises import Promise
 from headrace_properties.search.application import Application, FeedOf, stray_entry
 from headrace_properties.search.enumeration import Enumeration
-from headrace_properties.search.exhaustive import ExhaustiveSearch
+from headrace_properties.search.exhaustive_search import ExhaustiveSearch
 from headrace_properties.search.guard import EndsProcessError
 from headrace_properties.search.limits import CodeLimits, OverrunError
 from headrace_properties.search.lineage import LINEAGE_KINDS, LineageSearch

@@ -15,9 +15,9 @@ from headrace_properties.replays import ERROR, kind_of, messages_of, to_replay
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import JudgedRun
 from headrace_properties.search.origins import input_digest
-from headrace_properties.search.outside import is_outside
 from headrace_properties.search.parallel import Jobs, runner, useful_jobs
 from headrace_properties.search.plausible import implausible, missing_records
+from headrace_properties.search.store_breaches import is_outside
 from headrace_properties.search.verification import Verification
 from headrace_properties.target import PipelineSource
 from headrace_properties.target_kinds import TargetKind

@@ -27,7 +27,7 @@ from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import PipelineSource, Source, SparkSource
 from headrace_properties.user_code.code_trial import CodeTrial
 from headrace_sim.spark.query.schedules import Schedule
-from headrace_sim.spark.real.wire import SparkAnswer
+from headrace_sim.spark.real.server_protocol import SparkAnswer
 from headrace_sim.spark.sink_faults import SinkFault
 
 REPLAY_FORMAT = 5

@@ -36,7 +36,7 @@ from headrace_sim.deliveries import FeedSource
 from headrace_sim.spark.pyspark_versions import INSTALLED, differing
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.real.answers import collected, is_used, remember
-from headrace_sim.spark.real.wire import SparkAnswer
+from headrace_sim.spark.real.server_protocol import SparkAnswer
 from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFaultKind
 from headrace_sim.spark.sinks import ALLOWED, OneTrial
 from headrace_sim.spark.sinks.sink_reports import Progress

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 from headrace import MAX_TIME, Pipeline
 from headrace_properties.reference import Emitted
 from headrace_scenarios.zeitgeist import flights
-from headrace_scenarios.zeitgeist.findings import find
+from headrace_scenarios.zeitgeist.flight_findings import find
 from headrace_scenarios.zeitgeist.flight_log import YEAR, LogOptions, flight_log, midnight_us
-from headrace_scenarios.zeitgeist.report import FlightsReport
+from headrace_scenarios.zeitgeist.flights_report import FlightsReport
 from headrace_sim.feed import Feed
 
 SIMULATED_UNTIL = date(2013, 2, 15)

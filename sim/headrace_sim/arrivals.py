@@ -27,10 +27,10 @@ from headrace.delivery.routing import OUTSIDE_ADDRESS
 from headrace.history import History, InjectorReported, KeysSampled, Published, Reported
 from headrace.wire import messages as m
 from headrace_sim.building import stream
+from headrace_sim.cluster_options import ClusterOptions
 from headrace_sim.distributions import Constant, Distribution, Uniform
 from headrace_sim.endpoints.node import Node
 from headrace_sim.kernel import Kernel
-from headrace_sim.options import ClusterOptions
 from headrace_sim.steps import Does, Step
 from headrace_sim.wires.departures import Flight, InFlightMessage
 

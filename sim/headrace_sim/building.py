@@ -7,11 +7,11 @@ from typing import Any
 
 from headrace import Pipeline
 from headrace.history import History
+from headrace_sim.cluster_options import ClusterOptions
 from headrace_sim.contention import SharedCpu
 from headrace_sim.endpoints.node import Node
 from headrace_sim.endpoints.outside import InjectorLog
 from headrace_sim.feed import Feed, FeedEntry
-from headrace_sim.options import ClusterOptions
 from headrace_sim.protocol import Protocol
 
 

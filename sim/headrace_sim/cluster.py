@@ -10,6 +10,7 @@ from headrace.history import Healed, History, RunEnded
 from headrace.wire.effects import SourceRecord
 from headrace.wire.messages import Table, Verb
 from headrace_sim.building import machines_of, sources_of, stream
+from headrace_sim.cluster_options import ClusterOptions
 from headrace_sim.ending import Ending
 from headrace_sim.endpoints.node import Node, NodeState
 from headrace_sim.endpoints.store import StoreHost
@@ -17,9 +18,8 @@ from headrace_sim.faults import StepFault
 from headrace_sim.faults.log import FaultLog
 from headrace_sim.feed import Feed
 from headrace_sim.hosting.host import Host, Told
-from headrace_sim.hosting.watch import StepWatch
+from headrace_sim.hosting.step_watch import StepWatch
 from headrace_sim.kernel import Kernel, seldom_collected
-from headrace_sim.options import ClusterOptions
 from headrace_sim.protocol import SOUND, Protocol
 from headrace_sim.rests import Rests
 from headrace_sim.wires.network import Network

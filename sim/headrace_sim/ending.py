@@ -10,11 +10,11 @@ from typing import Any
 from headrace import MAX_TIME, MIN_TIME, Clock, Pipeline
 from headrace.history import AckSent, Applied, CheckpointsDeleted, Event, History, Injected, Output, Published
 from headrace.wire.messages import Assignment
+from headrace_sim.cluster_options import ClusterOptions
 from headrace_sim.endpoints.node import NodeState
 from headrace_sim.endpoints.outside import InjectorLog
 from headrace_sim.endpoints.store import StoreHost
 from headrace_sim.hosting.host import Host
-from headrace_sim.options import ClusterOptions
 
 
 class Ending:

@@ -11,10 +11,10 @@ from headrace.wire.messages import STORE
 from headrace_sim import faults as f
 from headrace_sim.arrivals import Arrivals, earliest
 from headrace_sim.cluster import Cluster
+from headrace_sim.cluster_options import ClusterOptions
 from headrace_sim.director import Director
 from headrace_sim.feed import Feed
 from headrace_sim.kernel import collect_run, seldom_collected
-from headrace_sim.options import ClusterOptions
 from headrace_sim.protocol import SOUND, Protocol
 from headrace_sim.steps import EVENTS, MESSAGES, Does
 

@@ -10,11 +10,11 @@ from headrace_benchmarks.figures import BenchOptions, Figure
 from headrace_benchmarks.kernels import (
     KERNELS,
     KernelSize,
+    authority_kernel,
     counting,
     engine_alone,
     measure,
     small,
-    watermarks,
 )
 from headrace_benchmarks.kernels.rounds import Rounds
 from headrace_benchmarks.shuffle import ShuffleOptions, run_shuffle
@@ -58,7 +58,7 @@ def test_the_engine_emits_as_many_windows_as_the_hand_written_loop() -> None:
 
 
 def test_in_the_worst_case_each_report_raises_the_minimum() -> None:
-    authority = watermarks._Authority(40, 1)
+    authority = authority_kernel._Authority(40, 1)
     (known,) = [entry for entry in authority._shard_of["stage 0"]._known.values() if entry.name == "stage 0"]
     minima = []
     for report in worst_reports(authority):
@@ -67,7 +67,7 @@ def test_in_the_worst_case_each_report_raises_the_minimum() -> None:
     assert minima == sorted(set(minima))
 
 
-def worst_reports(authority: watermarks._Authority) -> Iterator[m.Report]:
+def worst_reports(authority: authority_kernel._Authority) -> Iterator[m.Report]:
     for low_us, (name, keys) in enumerate(authority.intervals, 40):
         yield m.Report("worker", (m.IntervalReport(name, keys, 1, low_us, low_us),))
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace_benchmarks.section8.paper import TWO_VALUES
 from headrace_benchmarks.section8.strong_weak import AGAIN, CHANGED, CODES, LATENCY, REPEATED, sample
-from headrace_properties.search.strong_weak import WAYS
+from headrace_properties.search.production_modes import WAYS
 
 pytestmark = pytest.mark.slow
 

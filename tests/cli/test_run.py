@@ -17,9 +17,9 @@ from headrace_cli.runs.output_file import read_outputs, write_outputs
 from headrace_cli.terminal.files import OutputFiles
 from headrace_properties.reference import run_reference
 from headrace_scenarios.zeitgeist import flights
-from headrace_scenarios.zeitgeist.findings import find
+from headrace_scenarios.zeitgeist.flight_findings import find
 from headrace_scenarios.zeitgeist.flight_log import LogOptions, flight_log
-from headrace_scenarios.zeitgeist.report import FlightsReport
+from headrace_scenarios.zeitgeist.flights_report import FlightsReport
 from tests.cli.rig import Run, plain, run_process
 
 SECOND = 1_000_000

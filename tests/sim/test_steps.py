@@ -12,7 +12,7 @@ from headrace_properties.proof.workloads import tallies
 from headrace_properties.verdict import Violated
 from headrace_sim import Does, FaultSchedule, Moment, Step, StepFault, simulate, start
 from headrace_sim import faults as f
-from headrace_sim.hosting.watch import StepWatch
+from headrace_sim.hosting.step_watch import StepWatch
 
 TALLIES = tallies()
 FEED = TALLIES.feed(0)

@@ -20,7 +20,7 @@ from headrace_benchmarks.figures import (
     at_most,
     is_there,
 )
-from headrace_benchmarks.kernels import counting, engine_alone, small, throughput, watermarks
+from headrace_benchmarks.kernels import authority_kernel, counting, engine_alone, small, throughput
 from headrace_benchmarks.kernels.rounds import Rounds, Run
 
 
@@ -34,8 +34,8 @@ class KernelSize:
     size_rounds: int = 3
     alone: int = 50_000
     counted: int = 100_000
-    few: int = watermarks.FEW
-    many: int = watermarks.MANY
+    few: int = authority_kernel.FEW
+    many: int = authority_kernel.MANY
     updates: int = 500_000
     ids: int = 500_000
     codec: int = 200_000
@@ -131,8 +131,8 @@ def _counting(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> It
 
 
 def _watermarks(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
-    for shards in (1, watermarks.SHARDS):
-        for case, run in watermarks.CASES.items():
+    for shards in (1, authority_kernel.SHARDS):
+        for case, run in authority_kernel.CASES.items():
             runs: dict[str, Run] = {
                 f"authority, {size.many:,} intervals": partial(run, size.many, shards, size.updates),
                 f"authority, {size.few:,} intervals": partial(run, size.few, shards, size.updates),

@@ -20,7 +20,7 @@ import msgspec
 from headrace import SECOND, Computation, Context, Pipeline, Record
 from headrace.history import FaultStruck, History, IntervalMinted
 from headrace_benchmarks.section8.calibration import CALIBRATION
-from headrace_properties.search.strong_weak import WAYS, Costs, ProductionMode
+from headrace_properties.search.production_modes import WAYS, Costs, ProductionMode
 from headrace_sim import ClusterOptions, FaultSchedule, Feed, FeedBuilder, simulate
 from headrace_sim.faults import Crash
 

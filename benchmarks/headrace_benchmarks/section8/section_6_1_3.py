@@ -16,7 +16,7 @@ from headrace_benchmarks.section8.deep import (
 from headrace_benchmarks.section8.experiment import Experiment, RunSample
 from headrace_benchmarks.section8.paper import CHANCE
 from headrace_benchmarks.section8.statistics import quantile
-from headrace_properties.search.strong_weak import ProductionMode
+from headrace_properties.search.production_modes import ProductionMode
 
 CLOSED_FORM = "closed form, %"
 TAIL = "95 % of latencies, simulated ms"

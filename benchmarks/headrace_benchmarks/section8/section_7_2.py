@@ -1,9 +1,9 @@
 """7.2: the CPU time of an update at the watermark authority, with up to 500,000 key intervals, with and without shards.
 
-The measurement is a kernel of `headrace paper bench kernels` (`headrace_benchmarks.kernels.watermarks`).
+The measurement is a kernel of `headrace paper bench kernels` (`headrace_benchmarks.kernels.authority_kernel`).
 """
 
-from headrace_benchmarks.kernels.watermarks import CASES, FEW, MANY, SHARDS
+from headrace_benchmarks.kernels.authority_kernel import CASES, FEW, MANY, SHARDS
 from headrace_benchmarks.section8.experiment import Experiment, RunSample
 from headrace_benchmarks.section8.paper import USUAL
 

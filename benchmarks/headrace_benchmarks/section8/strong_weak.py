@@ -1,7 +1,7 @@
 """Strong and weak productions in one table, with and without exactly-once (MillWheel 6.1.2, 6.1.3).
 
-The comparison is that of `headrace compare` (`headrace_properties.search.strong_weak`): every combination gets the same faults
-at the same times.
+The comparison is that of `headrace compare` (`headrace_properties.search.production_modes`): every combination gets the same
+faults at the same times.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from headrace import HOUR, MILLISECOND, SECOND, Computation, Context, Pipeline, 
 from headrace_benchmarks.section8.calibration import CALIBRATION
 from headrace_benchmarks.section8.experiment import Experiment, RunSample
 from headrace_benchmarks.section8.paper import TWO_VALUES, WALL_TIME
-from headrace_properties.search.strong_weak import Account, compare
+from headrace_properties.search.production_modes import Account, compare
 from headrace_scenarios import wall_clock
 from headrace_sim import Feed, FeedBuilder
 

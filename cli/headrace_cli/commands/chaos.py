@@ -128,7 +128,7 @@ def chaos(
 def _run(target: PipelineTarget, flags: ChaosFlags) -> "Chaos":
     # These need PySpark; the rest of the command does not.
     from headrace_cli.reports.chaos_report import Chaos  # noqa: PLC0415
-    from headrace_scenarios.chaos.run import ChaosOptions, run_chaos  # noqa: PLC0415
+    from headrace_scenarios.chaos.chaos_run import ChaosOptions, run_chaos  # noqa: PLC0415
 
     wanted = None if flags.kinds is None else [kind.strip() for kind in flags.kinds.split(",")]
     unknown = [kind for kind in wanted or () if kind not in list(Verb)]

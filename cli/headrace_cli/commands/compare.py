@@ -19,8 +19,8 @@ from headrace_cli.terminal.live_progress import RunProgress
 from headrace_cli.terminal.render import counted, plain_table, print_heading, print_table, print_text
 from headrace_cli.terminal.signals import stop_requested
 from headrace_properties.pipeline_target import PipelineTarget
-from headrace_properties.search.strong_weak import WAYS, Account, Costs
-from headrace_properties.search.strong_weak import compare as run_each_way
+from headrace_properties.search.production_modes import WAYS, Account, Costs
+from headrace_properties.search.production_modes import compare as run_each_way
 
 app = typer.Typer(add_completion=False)
 

@@ -49,10 +49,10 @@ from headrace_properties.pipeline_target import Search
 from headrace_properties.pipeline_trials import PipelineTrials
 from headrace_properties.search.judging import run_plan
 from headrace_properties.search.limits import CALL_S, CodeLimits
-from headrace_properties.search.outside import breaches_named
 from headrace_properties.search.parallel import Jobs
 from headrace_properties.search.scope import Scope
 from headrace_properties.search.steering import FEEDS
+from headrace_properties.search.store_breaches import breaches_named
 from headrace_properties.session import Session
 from headrace_properties.target_kinds import SearchKind, check_allowed
 from headrace_sim.faults import Breach

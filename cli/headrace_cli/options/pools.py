@@ -62,7 +62,7 @@ class PoolOptions:
             yield self.here
             return
         from headrace.spark import session  # noqa: PLC0415  needs PySpark, and says so
-        from headrace_properties.search.on_spark import SparkExecutors  # noqa: PLC0415  needs PySpark, too
+        from headrace_properties.search.spark_executors import SparkExecutors  # noqa: PLC0415  needs PySpark, too
 
         with session(self.master, "headrace search") as spark:
             yield SparkExecutors(spark.sparkContext)

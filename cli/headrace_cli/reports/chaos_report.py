@@ -20,7 +20,7 @@ from headrace_cli.terminal.render import (
     print_text,
 )
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from headrace_scenarios.chaos.run import ChaosReport, StrikeResult
+from headrace_scenarios.chaos.chaos_run import ChaosReport, StrikeResult
 
 _CODES = {Holds: ExitCode.HOLDS, Violated: ExitCode.VIOLATED, Unknown: ExitCode.UNKNOWN}
 

@@ -45,7 +45,7 @@ from headrace_properties.promises.guesses import Proposal
 from headrace_properties.search.judging import violations
 from headrace_properties.search.limits import CALL_S
 from headrace_properties.search.ordering import Ordering
-from headrace_properties.search.outside import NOTICED_BY
+from headrace_properties.search.store_breaches import NOTICED_BY
 from headrace_properties.search.verification import Verification
 from headrace_properties.session import Result, Session
 from headrace_properties.user_code.guessed_promises import guessed_promises

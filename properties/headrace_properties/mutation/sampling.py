@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from headrace_properties.mutation.operators import Mutation, mutations_of
+from headrace_properties.mutation.mutation_operators import Mutation, mutations_of
 
 
 @dataclass(frozen=True, slots=True)

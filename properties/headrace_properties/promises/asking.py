@@ -12,11 +12,11 @@ from typing import Any
 from headrace import format_time
 from headrace.history import Event
 from headrace_properties.printable import visible
+from headrace_properties.promises.call_watch import CallWatch, HangError
 from headrace_properties.promises.moment import Moment
 from headrace_properties.promises.promise import Check, Promise, PromiseKind
 from headrace_properties.promises.promise_errors import Broken, NotInPipelineError, PromiseError, Unexercised
 from headrace_properties.promises.reach import Reach
-from headrace_properties.promises.watch import CallWatch, HangError
 from headrace_properties.promises.world import DurableStep, World
 from headrace_properties.user_frames import is_our_file
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated

@@ -16,11 +16,11 @@ from headrace_properties.checkers.checker import EventNumber
 from headrace_properties.checkers.invariant_catalogue import rules
 from headrace_properties.checkers.topology_union import TopologyUnion
 from headrace_properties.promises.asking import Asker
+from headrace_properties.promises.call_watch import PATIENCE_S, CallWatch
 from headrace_properties.promises.moment import INPUT, OUTPUT
 from headrace_properties.promises.promise import Promise, PromiseKind
 from headrace_properties.promises.promise_checkers import CHECKERS, PromiseChecker
 from headrace_properties.promises.promise_errors import PromiseError
-from headrace_properties.promises.watch import PATIENCE_S, CallWatch
 from headrace_properties.promises.world import World
 from headrace_properties.verdict import Verdict
 

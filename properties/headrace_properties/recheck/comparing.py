@@ -24,7 +24,7 @@ from headrace.api.specs import ComputationSpec
 from headrace.wire.rows import Production
 from headrace_properties.printable import describe_value, visible
 from headrace_properties.recheck.provenance import OutputLineage
-from headrace_properties.recheck.recording import RecordedHistory
+from headrace_properties.recheck.recorded_history import RecordedHistory
 from headrace_properties.reference import Emitted
 from headrace_properties.search.ground import ground_of
 from headrace_properties.search.plans import draw_faults

@@ -33,6 +33,7 @@ from headrace.api.records import Clock, Record, Timer
 from headrace.api.specs import OUTSIDE, DeadLetter, KeyExtractor, same_key
 from headrace.api.time import EVENT_TIME, MAX_TIME, MIN_TIME, is_timestamp
 from headrace.wire.effects import SourceRecord
+from headrace_properties.reference.hook_calls import HookCall, StepHost, StepResult, run_step
 from headrace_properties.reference.hook_context import is_text
 from headrace_properties.reference.running_computation import (
     Delivery,
@@ -41,7 +42,6 @@ from headrace_properties.reference.running_computation import (
     PendingTimer,
     RunningComputation,
 )
-from headrace_properties.reference.steps import HookCall, StepHost, StepResult, run_step
 from headrace_sim.feed import Feed, FeedEntry
 
 __all__ = ["Emitted", "HookCall", "RunResult", "StepHost", "StepResult", "run_reference", "run_step"]

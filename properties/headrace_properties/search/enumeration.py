@@ -8,10 +8,10 @@ from random import Random
 
 from headrace import SECOND
 from headrace_properties.search.application import Application, PipelineTrial
-from headrace_properties.search.outside import breaches_of
 from headrace_properties.search.parallel import RunTrials
 from headrace_properties.search.plans import Plan, ground_of
 from headrace_properties.search.step_faults import pairs_of, single_faults
+from headrace_properties.search.store_breaches import breaches_of
 from headrace_properties.search.strategy import Batch
 from headrace_properties.search.verification import Verification
 from headrace_sim import SOUND, ClusterOptions, FaultSchedule, Protocol, StepFault

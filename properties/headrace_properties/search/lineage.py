@@ -21,8 +21,8 @@ from headrace.history import Applied, Event, Executed, History, Output, ScanEnde
 from headrace.wire.messages import Deliver
 from headrace_properties.closure import closure
 from headrace_properties.search.application import Application, PipelineTrial
+from headrace_properties.search.moves import Recording, ScopedRuns
 from headrace_properties.search.parallel import RunTrials
-from headrace_properties.search.schedules import Recording, ScopedRuns
 from headrace_properties.search.scope import FAULT_KINDS, Exploration, Scope
 from headrace_properties.search.step_faults import faults_at
 from headrace_properties.search.strategy import Batch

@@ -27,10 +27,10 @@ from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE
 from headrace_properties.search.ordering import ordering_of
-from headrace_properties.search.outside import breaches_of
 from headrace_properties.search.parallel import RunTrials
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.step_faults import single_faults
+from headrace_properties.search.store_breaches import breaches_of
 from headrace_properties.search.strategy import Batch
 from headrace_properties.search.user_lines import EVERY
 from headrace_properties.search.verification import Verification

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from headrace_properties.spark_jobs.job_causes import Cause
-from headrace_properties.spark_jobs.workers import SAME_WORKER
+from headrace_properties.spark_jobs.worker_modules import SAME_WORKER
 from headrace_sim.spark.job import ApplyWithState, Deduplicate, Limit, MapInPandas, SparkJob, TimeMode
 from headrace_sim.spark.query.schedules import FaultKind, Schedule, ScheduledFault
 

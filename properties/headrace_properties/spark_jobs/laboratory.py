@@ -14,11 +14,11 @@ from headrace_sim.spark.client.script_time import ScriptTime
 from headrace_sim.spark.client.scripts import Script, ScriptRun
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.called import Called
-from headrace_sim.spark.laboratory.driver import LaboratoryProgram
-from headrace_sim.spark.laboratory.hosts import RealDrivers, looked
 from headrace_sim.spark.laboratory.jars import settings_for_jars
 from headrace_sim.spark.laboratory.jvm import SparkJvm, shared
-from headrace_sim.spark.laboratory.kept import BY_CLOCK, digests_of_query, kept
+from headrace_sim.spark.laboratory.kept_files import BY_CLOCK, digests_of_query, kept
+from headrace_sim.spark.laboratory.laboratory_program import LaboratoryProgram
+from headrace_sim.spark.laboratory.real_drivers import RealDrivers, looked
 from headrace_sim.spark.sinks.processes import LetThrough, Sink
 
 

@@ -22,7 +22,7 @@ from headrace_properties.spark_jobs.job_findings import EFFECT_FIRST, NO_OUTPUT,
 from headrace_properties.spark_jobs.odd_records import told_of_odd_records
 from headrace_properties.spark_jobs.promised import QueryJudge, asked_of_runs
 from headrace_properties.spark_jobs.query_probe import QueryProbe
-from headrace_properties.spark_jobs.rests import rests, told_of_stops
+from headrace_properties.spark_jobs.query_rests import rests, told_of_stops
 from headrace_properties.spark_jobs.runs import StoppedError, run_changed
 from headrace_properties.spark_jobs.smaller_feeds import TRIES, narrowed, shrunk
 from headrace_properties.spark_jobs.swallowed import RaisedCall, heard_run

@@ -12,12 +12,12 @@ from typing import Any
 
 from headrace_properties.promises import Promise, PromiseError
 from headrace_properties.promises.asking import Answer, ask, changes, reason_of
+from headrace_properties.promises.call_watch import CallWatch
 from headrace_properties.promises.moment import GIVEN, INPUT, OUTPUT
 from headrace_properties.promises.promise import PromiseKind
 from headrace_properties.promises.promise_errors import NotInPipelineError, Unexercised
 from headrace_properties.promises.promise_judge import check_are_promises
 from headrace_properties.promises.reach import Reach
-from headrace_properties.promises.watch import CallWatch
 from headrace_properties.spark_jobs.written_tables import written_tables
 from headrace_sim.spark.columns.values import InputRows
 from headrace_sim.spark.job import SparkJob

@@ -21,7 +21,7 @@ from headrace_properties.spark_jobs.watching import (
     outside_of,
     watched_run,
 )
-from headrace_properties.spark_jobs.workers import WorkerModules
+from headrace_properties.spark_jobs.worker_modules import WorkerModules
 from headrace_properties.user_code.tracing import Trace, tracing
 from headrace_sim.spark.columns.drawn_values import START
 from headrace_sim.spark.columns.expressions import columns_at

@@ -49,7 +49,7 @@ from headrace_sim.spark.job import (
     Union,
     WatermarkStep,
 )
-from headrace_sim.spark.laboratory.driver import REMOTE
+from headrace_sim.spark.laboratory.laboratory_program import REMOTE
 from headrace_sim.spark.pyspark_versions import versions
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.query.stages import planned

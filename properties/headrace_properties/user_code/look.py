@@ -37,7 +37,7 @@ from headrace_properties.user_code.calls import (
 )
 from headrace_properties.user_code.growth import Growth, resting
 from headrace_properties.user_code.habits import COMBINE_IN_ANY_ORDER, READ_BACK, REMEDIES, Habit, Witness
-from headrace_properties.user_code.orders import Ordered, combiner_place, outcomes_of, schedules_of
+from headrace_properties.user_code.record_orders import Ordered, combiner_place, outcomes_of, schedules_of
 from headrace_properties.user_code.surroundings import Surroundings
 from headrace_properties.user_code.tracing import (
     CHANCE,

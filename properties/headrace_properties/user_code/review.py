@@ -28,8 +28,8 @@ from headrace_properties.user_code.habits import (
     habit_of,
 )
 from headrace_properties.user_code.metamorphic import ARRIVAL, RELATIONS, REPLAY, check_relations
-from headrace_properties.user_code.orders import combiner_place
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
+from headrace_properties.user_code.record_orders import combiner_place
 from headrace_properties.user_code.settled_runs import settling_of
 from headrace_properties.user_code.source_deliveries import SourceDeliveries
 from headrace_properties.user_code.succeeding_versions import Succession

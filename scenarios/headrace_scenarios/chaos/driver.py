@@ -26,7 +26,7 @@ from headrace.spark.runtime.hadoop import Place
 from headrace.spark.runtime.spark_session import session
 from headrace.spark.sinks.file_sink import FileSink, committed_files
 from headrace.spark.sinks.table_sink import TableSink
-from headrace_scenarios.chaos.job import (
+from headrace_scenarios.chaos.chaos_job import (
     ADDED,
     TABLE,
     Added,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.spark.runtime.spark_session import worker_path
-from headrace_scenarios.chaos.job import Added, ChaosJob, Ended, Idle
-from headrace_scenarios.chaos.processes import SystemProcess, processes_of, signal_all
+from headrace_scenarios.chaos.chaos_job import Added, ChaosJob, Ended, Idle
+from headrace_scenarios.chaos.system_processes import SystemProcess, processes_of, signal_all
 from headrace_sim.spark.sinks.sink_effects import Ledger
 
 _MODULE = "headrace_scenarios.chaos.driver"

@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 
 from headrace import HeadraceError
-from headrace_scenarios.chaos.job import BatchMoment
+from headrace_scenarios.chaos.chaos_job import BatchMoment
 
 
 class Verb(enum.StrEnum):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace import HOUR
-from headrace_scenarios.zeitgeist.findings import BLIZZARD, Dip, Findings
+from headrace_scenarios.zeitgeist.flight_findings import BLIZZARD, Dip, Findings
 from headrace_scenarios.zeitgeist.flight_log import NoFlightsError, local, midnight_us
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from headrace_sim.cluster_options import ClusterOptions
 from headrace_sim.endpoints.node import Node
-from headrace_sim.options import ClusterOptions
 
 
 class Cpus:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from headrace.store.mediator import Mediator
 from headrace.wire.messages import CollectIds, Read, Reply, Request, Scan, Unavailable, Write
+from headrace_sim.cluster_options import ClusterOptions
 from headrace_sim.endpoints.breaches import Breaches
 from headrace_sim.faults import (
     DelayCommit,
@@ -18,7 +19,6 @@ from headrace_sim.faults import (
     StoreUnavailable,
 )
 from headrace_sim.faults.log import FaultLog
-from headrace_sim.options import ClusterOptions
 
 CommitFault = DelayCommit | LoseCommit | LoseReply | DuplicateCommit
 WindowFault = StoreUnavailable | StoreErrors

@@ -13,6 +13,7 @@ from headrace import HeadraceError
 from headrace.delivery.routing import OUTSIDE_ADDRESS
 from headrace.history import History
 from headrace.wire.effects import Effect, Event, Halt, Replay, Send, Start, WakeAt
+from headrace_sim.cluster_options import ClusterOptions
 from headrace_sim.endpoints.cpu import Cpus
 from headrace_sim.endpoints.node import Node, NodeState
 from headrace_sim.endpoints.outside import InjectorLog, Outside
@@ -20,7 +21,6 @@ from headrace_sim.endpoints.store import StoreHost
 from headrace_sim.hosting.alarms import Alarms
 from headrace_sim.hosting.reading import Readers
 from headrace_sim.kernel import Kernel
-from headrace_sim.options import ClusterOptions
 from headrace_sim.steps import Step
 from headrace_sim.wires.departures import Departures
 from headrace_sim.wires.network import Network

@@ -35,7 +35,7 @@ from headrace_properties.reference import run_reference
 from headrace_properties.search.application import Application
 from headrace_properties.search.steering import Steering
 from headrace_properties.search.strategy import search
-from headrace_properties.user_code.orders import schedules_of
+from headrace_properties.user_code.record_orders import schedules_of
 from headrace_properties.verdict import Violated
 from headrace_sim import Feed, FeedBuilder
 

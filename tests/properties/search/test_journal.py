@@ -7,7 +7,7 @@ import pytest
 from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search import journal
 from headrace_properties.search.application import Application, PipelineTrial
-from headrace_properties.search.exhaustive import ExhaustiveSearch
+from headrace_properties.search.exhaustive_search import ExhaustiveSearch
 from headrace_properties.search.journal import JournalError
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.lineage import LineageSearch

@@ -12,7 +12,7 @@ from headrace_properties.proof.mutants import CATALOGUE, MUTANTS
 from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search.application import Application
 from headrace_properties.search.enumeration import Enumeration
-from headrace_properties.search.exhaustive import ExhaustiveSearch
+from headrace_properties.search.exhaustive_search import ExhaustiveSearch
 from headrace_properties.search.judging import Failure
 from headrace_properties.search.lineage import LINEAGE_KINDS, LineageSearch
 from headrace_properties.search.scope import Scope

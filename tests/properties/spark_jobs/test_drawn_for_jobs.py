@@ -25,11 +25,11 @@ from headrace_properties.spark_jobs.feeds.hints import Hints
 from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
 from headrace_properties.spark_jobs.feeds.query_plans import read_hints
 from headrace_properties.spark_jobs.named_targets import spark_target
-from headrace_sim.spark.client.answers import Answers
+from headrace_sim.spark.client.connect_answers import Answers
 from headrace_sim.spark.client.recording import captured, record
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.job import Columns, SparkJob, Union
-from headrace_sim.spark.plan.streams import inputs_of
+from headrace_sim.spark.plan.plan_splitter import inputs_of
 from headrace_sim.spark.query.streaming_query import run_job
 from headrace_sim.spark.sinks.trial import undisturbed_run
 

@@ -20,7 +20,7 @@ from headrace_properties.promises import (
     never,
     sometimes,
 )
-from headrace_properties.promises.watch import CallWatch
+from headrace_properties.promises.call_watch import CallWatch
 from headrace_properties.replays import ReplayFile
 from headrace_properties.spark_jobs import promised
 from headrace_properties.spark_jobs.job_causes import Cause

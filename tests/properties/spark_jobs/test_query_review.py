@@ -13,7 +13,7 @@ from headrace_properties.findings import FindingClass
 from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.query_review import RULES, review_query
-from headrace_sim.spark.client.answers import SessionState
+from headrace_sim.spark.client.connect_answers import SessionState
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.client.settings import STATE_STORE, Settings
 from headrace_sim.spark.declares import Declares

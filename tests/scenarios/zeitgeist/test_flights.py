@@ -22,7 +22,7 @@ from headrace_properties.verdict import Holds, Violated
 from headrace_scenarios.zeitgeist import Anomaly, AnomalyKind, RunningCount
 from headrace_scenarios.zeitgeist.chart import draw
 from headrace_scenarios.zeitgeist.computations import DipDetector
-from headrace_scenarios.zeitgeist.findings import BLIZZARD, Findings, find
+from headrace_scenarios.zeitgeist.flight_findings import BLIZZARD, Findings, find
 from headrace_scenarios.zeitgeist.flight_log import (
     AIRPORTS,
     YEAR,

@@ -23,7 +23,7 @@ from headrace_properties.reference import RunResult
 from headrace_properties.spark_jobs.hosted_outcomes import Row, outcome_of
 from headrace_properties.verdict import Holds, Unknown, Violated
 from headrace_scenarios.chaos import turnstiles
-from headrace_scenarios.chaos.job import (
+from headrace_scenarios.chaos.chaos_job import (
     ADDED,
     BatchMoment,
     SavedState,
@@ -31,6 +31,14 @@ from headrace_scenarios.chaos.job import (
     hold,
     pass_moment,
     release,
+)
+from headrace_scenarios.chaos.chaos_run import (
+    ChaosOptions,
+    ChaosReport,
+    StrikeResult,
+    read_rows,
+    read_states,
+    run_chaos,
 )
 from headrace_scenarios.chaos.plan import (
     MOMENTS,
@@ -40,15 +48,7 @@ from headrace_scenarios.chaos.plan import (
     Verb,
     draw_plan,
 )
-from headrace_scenarios.chaos.processes import processes_of, send, signal_all, wait_until_gone
-from headrace_scenarios.chaos.run import (
-    ChaosOptions,
-    ChaosReport,
-    StrikeResult,
-    read_rows,
-    read_states,
-    run_chaos,
-)
+from headrace_scenarios.chaos.system_processes import processes_of, send, signal_all, wait_until_gone
 
 TARGET = "headrace_scenarios.chaos.turnstiles:pipeline"
 ONE_EXECUTOR = ChaosOptions(master="local-cluster[1,1,1024]")

@@ -28,15 +28,15 @@ from headrace_properties.proof.mutants.hunt import Hunted, hunt_all
 from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search.application import Application
 from headrace_properties.search.enumeration import Enumeration
-from headrace_properties.search.exhaustive import ExhaustiveSearch
+from headrace_properties.search.exhaustive_search import ExhaustiveSearch
 from headrace_properties.search.lineage import LineageSearch
-from headrace_properties.search.on_spark import SparkExecutors
 from headrace_properties.search.parallel import Jobs
 from headrace_properties.search.scope import Scope
+from headrace_properties.search.spark_executors import SparkExecutors
 from headrace_properties.search.steering import Steering
 from headrace_properties.search.strategy import search
 from headrace_properties.search.verification import Verification
-from headrace_scenarios.chaos.processes import ancestor, processes_of, send
+from headrace_scenarios.chaos.system_processes import ancestor, processes_of, send
 from tests.cli.rig import VIEWS, environment
 from tests.sim.rig import letters
 

@@ -5,15 +5,7 @@ use every part of the protocol.
 """
 
 from headrace import MILLISECOND, Productions
-from headrace_properties.proof.workloads.computations import (
-    HOUR_US,
-    Counting,
-    Echo,
-    Passing,
-    Refusing,
-    Windows,
-)
-from headrace_properties.proof.workloads.stages import (
+from headrace_properties.proof.workloads.stage_workloads import (
     apart,
     chains,
     crowd,
@@ -43,6 +35,14 @@ from headrace_properties.proof.workloads.stages import (
 from headrace_properties.proof.workloads.topologies import changing, draining, gaining, staged, withdrawing
 from headrace_properties.proof.workloads.witnesses import busy, witnesses
 from headrace_properties.proof.workloads.workload import Workload, city, same
+from headrace_properties.proof.workloads.workload_computations import (
+    HOUR_US,
+    Counting,
+    Echo,
+    Passing,
+    Refusing,
+    Windows,
+)
 
 __all__ = [
     "HOUR_US", "WORKLOADS", "Counting", "Echo", "Refusing", "Windows", "Workload", "city", "malformed",

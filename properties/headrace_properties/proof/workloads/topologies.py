@@ -1,8 +1,8 @@
 """Workloads whose topology changes while they run (MillWheel 3)."""
 
 from headrace import Pipeline, Productions
-from headrace_properties.proof.workloads.computations import Echo, Stragglers, Windows
 from headrace_properties.proof.workloads.workload import SHORT, Workload, city, letters, same
+from headrace_properties.proof.workloads.workload_computations import Echo, Stragglers, Windows
 
 
 def draining() -> Workload:

@@ -8,8 +8,8 @@ import msgspec
 from headrace import MILLISECOND, SECOND, Computation, Context, Pipeline, Record, Timer
 from headrace.history import Executed, FaultStruck, History, IntervalMinted
 from headrace.wire.keys import ALL_KEYS
-from headrace_properties.proof.workloads.computations import WINDOW_US, Echo
 from headrace_properties.proof.workloads.workload import SHORT, Workload, letters
+from headrace_properties.proof.workloads.workload_computations import WINDOW_US, Echo
 
 
 class Testifier(Computation):

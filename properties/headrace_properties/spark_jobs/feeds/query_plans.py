@@ -19,8 +19,8 @@ from headrace_sim.spark.columns.recorded import Recorded, shown
 from headrace_sim.spark.job import StreamSource
 from headrace_sim.spark.plan.handles import object_of
 from headrace_sim.spark.plan.plan_expressions import Reading
+from headrace_sim.spark.plan.plan_splitter import inputs_of, number_of
 from headrace_sim.spark.plan.relations import local_rows
-from headrace_sim.spark.plan.streams import inputs_of, number_of
 
 _MOST_STATIC = 3
 """Choice: how many rows of a static table are matched."""

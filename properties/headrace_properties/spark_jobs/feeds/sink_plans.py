@@ -12,7 +12,7 @@ import pyspark.sql.connect.proto as pb
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
 from headrace_properties.spark_jobs.feeds.query_plans import SinkPlans
-from headrace_sim.spark.client.answers import Answers
+from headrace_sim.spark.client.connect_answers import Answers
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.sinks.processes import SinkFunction
 

@@ -17,7 +17,7 @@ from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.streaming.readwriter import DataStreamWriter
 from pyspark.sql.streaming import DataStreamWriter as ClassicWriter
 
-from headrace_sim.spark.client.answers import Answers, SessionState
+from headrace_sim.spark.client.connect_answers import Answers, SessionState
 from headrace_sim.spark.client.parameters import is_session
 from headrace_sim.spark.client.query_lives import QueryLife, StartedQueries
 from headrace_sim.spark.client.script_time import script_time
@@ -28,7 +28,7 @@ from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.in_force import settings_in_force
 from headrace_sim.spark.job import OutputMode, SparkJob, SparkJobError, SparkSink, WatermarkPolicy
 from headrace_sim.spark.plan.handles import object_of
-from headrace_sim.spark.plan.streams import PARAMETER, chosen, inlined, inputs_of, job_of
+from headrace_sim.spark.plan.plan_splitter import PARAMETER, chosen, inlined, inputs_of, job_of
 from headrace_sim.spark.refusals import CannotFollowError, definition_of, gap_in, place_of_error
 from headrace_sim.spark.tables.connectors import FILE_FORMATS
 

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from pyspark.errors import PySparkException
 
-from headrace_sim.spark.client.answers import SessionState
+from headrace_sim.spark.client.connect_answers import SessionState
 from headrace_sim.spark.client.notebooks import notebook_globals, program_of_notebook
 from headrace_sim.spark.client.query_lives import QueryLife, StartedQueries
 from headrace_sim.spark.client.recording import captured, parsed_schemas

@@ -23,7 +23,7 @@ from pyspark.sql.connect.streaming.readwriter import DataStreamWriter
 from pyspark.sql.connect.udf import UserDefinedFunction as ConnectFunction
 from pyspark.sql.udf import UserDefinedFunction
 
-from headrace_sim.spark.client.answers import PLACES, Answers
+from headrace_sim.spark.client.connect_answers import PLACES, Answers
 from headrace_sim.spark.client.contexts import ClientContext, JavaName, contexts_without_spark
 from headrace_sim.spark.client.delta_tables import delta_without_java
 from headrace_sim.spark.client.pyspark_clients import ChannelBuilder, frame_of, noted, with_values

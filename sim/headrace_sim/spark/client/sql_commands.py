@@ -12,7 +12,7 @@ from headrace_sim.spark.columns.grammar import SqlTextError, tree_of
 from headrace_sim.spark.plan.plan_expressions import literal_of
 from headrace_sim.spark.plan.selects import Queries, View, alias_of, table_name
 from headrace_sim.spark.plan.sql import Meaning, SqlText
-from headrace_sim.spark.tables.changes import Affected
+from headrace_sim.spark.tables.row_changes import Affected
 from headrace_sim.spark.tables.statements import Delete, Merge, Statement, Update
 
 

@@ -26,7 +26,7 @@ from headrace_sim.spark.job import (
     WatermarkStep,
 )
 from headrace_sim.spark.laboratory.hosted import place_of_sink, writer_of_pipeline
-from headrace_sim.spark.plan.streams import PARAMETER
+from headrace_sim.spark.plan.plan_splitter import PARAMETER
 from headrace_sim.spark.refusals import definition_of
 
 

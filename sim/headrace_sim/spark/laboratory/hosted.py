@@ -23,7 +23,7 @@ from headrace.wire.effects import SourceEvent
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.job import SparkJob, SparkSink, StreamSource
 from headrace_sim.spark.laboratory.looks import called_in_laboratory
-from headrace_sim.spark.plan.streams import PARAMETER
+from headrace_sim.spark.plan.plan_splitter import PARAMETER
 from headrace_sim.spark.refusals import definition_of
 
 BATCHES = 2

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from headrace_sim.spark.job import SparkJob, StreamSource
 from headrace_sim.spark.laboratory.watched_frames import closest, noted
-from headrace_sim.spark.plan.streams import FIXED_SCHEMAS, PARAMETER
+from headrace_sim.spark.plan.plan_splitter import FIXED_SCHEMAS, PARAMETER
 from headrace_sim.spark.pyspark_versions import arrow_table
 from headrace_sim.spark.refusals import users_place
 

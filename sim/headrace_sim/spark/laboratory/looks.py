@@ -14,7 +14,7 @@ from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import OutputMode, SparkJob, SparkSink, StreamSource
 from headrace_sim.spark.laboratory.inputs import READS
 from headrace_sim.spark.laboratory.watched_frames import noted
-from headrace_sim.spark.plan.streams import FIXED_SCHEMAS, PARAMETER
+from headrace_sim.spark.plan.plan_splitter import FIXED_SCHEMAS, PARAMETER
 from headrace_sim.spark.refusals import users_place
 
 Schemas = Mapping[str, str] | str | None

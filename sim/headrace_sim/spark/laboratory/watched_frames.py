@@ -35,7 +35,7 @@ except ImportError:  # before PySpark 4.0
     MergeIntoWriter = None
 
 if TYPE_CHECKING:
-    from headrace_sim.spark.laboratory.kept import KeptFiles
+    from headrace_sim.spark.laboratory.kept_files import KeptFiles
 
 _WRITES = ("csv", "insertInto", "jdbc", "json", "orc", "parquet", "save", "saveAsTable", "text", "xml")
 _WRITES_V2 = ("append", "create", "createOrReplace", "overwrite", "overwritePartitions", "replace")

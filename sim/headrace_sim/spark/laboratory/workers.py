@@ -23,7 +23,7 @@ from pyspark.serializers import CPickleSerializer
 from pyspark.sql.streaming.state import GroupState
 
 from headrace_sim.spark.client.script_needs import StandIns, named_stand_ins
-from headrace_sim.spark.laboratory.kept import KeptFiles, KeptTrial
+from headrace_sim.spark.laboratory.kept_files import KeptFiles, KeptTrial
 from headrace_sim.spark.laboratory.places import watch_paths
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase
 from headrace_sim.spark.laboratory.postgres_watch import watch_postgres

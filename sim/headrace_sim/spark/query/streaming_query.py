@@ -15,7 +15,7 @@ from typing import Any
 from zlib import crc32
 
 from headrace.api.errors import HeadraceError
-from headrace_sim.spark.client.answers import Answers, SessionState
+from headrace_sim.spark.client.connect_answers import Answers, SessionState
 from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.columns.values import byte_order, shuffled_key
 from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode

@@ -30,7 +30,7 @@ from pyspark.sql import types as t
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.pyspark_versions import rows_of, spark_error
 from headrace_sim.spark.real.questions import Table, question_of, refusal
-from headrace_sim.spark.real.wire import TOKEN, Reply, Request, SparkAnswer, received, send
+from headrace_sim.spark.real.server_protocol import TOKEN, Reply, Request, SparkAnswer, received, send
 
 _known: dict[str, SparkAnswer] = {}
 """What this process knows, by digest. Its forks know it too."""

@@ -17,7 +17,7 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.in_force import asked_with
 from headrace_sim.spark.pyspark_versions import arrow_table, arrow_type
-from headrace_sim.spark.real.wire import Question
+from headrace_sim.spark.real.server_protocol import Question
 
 Table = tuple[t.StructType, Sequence[tuple[Any, ...]]]
 """A schema, and rows of it in their order."""

@@ -28,7 +28,15 @@ from headrace.spark.host_errors import JavaNotFoundError
 from headrace.spark.runtime.spark_session import process_environment
 from headrace_sim.spark.columns.frames import relabeled
 from headrace_sim.spark.pyspark_versions import condition_of
-from headrace_sim.spark.real.wire import TOKEN, Question, Reply, Request, SparkAnswer, received, send
+from headrace_sim.spark.real.server_protocol import (
+    TOKEN,
+    Question,
+    Reply,
+    Request,
+    SparkAnswer,
+    received,
+    send,
+)
 from headrace_sim.spark.refusals import shown_place
 
 _VALUES = {"spark.sql.session.timeZone": "UTC"}

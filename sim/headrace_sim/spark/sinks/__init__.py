@@ -1,6 +1,6 @@
 """Sinks under every failure: `check_sink` calls a ``foreachBatch`` function with its process killed, restarted and overtaken."""
 
-from headrace_sim.spark.sinks.losses import ALLOWED, RowsOf
+from headrace_sim.spark.sinks.lost_rows import ALLOWED, RowsOf
 from headrace_sim.spark.sinks.sink_reports import OneTrial, SinkReport
 from headrace_sim.spark.sinks.sink_runs import SinkFailsError, UnfollowableSinkError
 from headrace_sim.spark.sinks.story import SinkFinding, SinkQuestion, Wrong

@@ -23,7 +23,7 @@ from headrace_sim.spark.sinks.story import (
     Wrong,
 )
 from headrace_sim.spark.stores.store_changes import StoreWrite
-from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
+from headrace_sim.spark.tables.row_changes import MULTIPLE_MATCHES
 from headrace_sim.spark.tables.table_versions import TableVersion
 
 

@@ -18,7 +18,7 @@ from headrace_sim.deliveries import (
 )
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.losses import last_effect
+from headrace_sim.spark.sinks.lost_rows import last_effect
 from headrace_sim.spark.sinks.sink_effects import Effect, Swallowed
 from headrace_sim.spark.sinks.sink_runs import SinkFailsError, Trial
 from headrace_sim.spark.sinks.story import OtherRows, SinkFinding, SinkQuestion, SinkTopic, Wrong, shown_items

@@ -28,7 +28,7 @@ from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark import refusals
-from headrace_sim.spark.client.answers import Answers, SessionState
+from headrace_sim.spark.client.connect_answers import Answers, SessionState
 from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.columns.draws import forget_draws
 from headrace_sim.spark.columns.evaluations import begin_noting, differing

@@ -13,7 +13,7 @@ from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pat
 from headrace_sim.spark.sinks.bursts import BURST_ROWS, between_parts, may_split
 from headrace_sim.spark.sinks.calm_effects import assumed, failing, left_open, nothing_left, questions_of
 from headrace_sim.spark.sinks.delivered import RedeliveryTrial
-from headrace_sim.spark.sinks.losses import (
+from headrace_sim.spark.sinks.lost_rows import (
     ALLOWED,
     RowsOf,
     evaluated_apart,
@@ -67,7 +67,7 @@ from headrace_sim.spark.sinks.story import (
     uncommitted,
 )
 from headrace_sim.spark.sinks.trial_contents import Contents, ExpectedContents, Item, expected, ids
-from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
+from headrace_sim.spark.tables.row_changes import MULTIPLE_MATCHES
 from headrace_sim.spark.tables.table_versions import TableVersion
 
 

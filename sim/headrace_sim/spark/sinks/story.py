@@ -12,7 +12,7 @@ from headrace_sim.spark.sinks.requests_over_http import HttpRequest
 from headrace_sim.spark.sinks.sink_effects import Effect, Entry, Failed, StateCall
 from headrace_sim.spark.sinks.trial_contents import Column, Contents, ExpectedContents, Item, destination_of
 from headrace_sim.spark.stores.store_changes import StoreWrite
-from headrace_sim.spark.tables.changes import MULTIPLE_MATCHES
+from headrace_sim.spark.tables.row_changes import MULTIPLE_MATCHES
 from headrace_sim.spark.tables.table_versions import TableVersion
 
 

@@ -11,11 +11,11 @@ from typing import Any
 from pyspark.sql import types as t
 
 from headrace_sim.deliveries import UNSAID, FeedSource
-from headrace_sim.spark.client.answers import SessionState
+from headrace_sim.spark.client.connect_answers import SessionState
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.sink_faults import SinkFault
-from headrace_sim.spark.sinks.losses import (
+from headrace_sim.spark.sinks.lost_rows import (
     RowsOf,
 )
 from headrace_sim.spark.sinks.processes import Sink, SinkFunction

@@ -19,8 +19,8 @@ from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.sql_text import parse_expression
 from headrace_sim.spark.refusals import UnknownTableError, users_place
-from headrace_sim.spark.tables.changes import Affected, Changed, deleted, merged, updated
 from headrace_sim.spark.tables.connectors import Guarantee, guarantee
+from headrace_sim.spark.tables.row_changes import Affected, Changed, deleted, merged, updated
 from headrace_sim.spark.tables.statements import (
     CreateTable,
     Delete,

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.errors import PySparkException
 
-from headrace_sim.spark.client.answers import Answers
+from headrace_sim.spark.client.connect_answers import Answers
 from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.columns.ansi import is_ansi
 from headrace_sim.spark.columns.ddl import parse_schema

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from headrace_sim.spark.client.answers import Answers
+from headrace_sim.spark.client.connect_answers import Answers
 from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.pyspark_versions import VERSION
 from headrace_sim.spark.refusals import CannotFollowError

@@ -10,7 +10,7 @@ from headrace_sim.spark.laboratory.jvm import SparkJvm, running
 from headrace_sim.spark.laboratory.outside_writes import OutsideWriteError, OutsideWrites
 from headrace_sim.spark.sinks.processes import LetThrough
 from headrace_sim.spark.sinks.sink_runs import UnfollowableSinkError, undisturbed
-from tests.sim.spark.laboratory.test_hosts import sink_of
+from tests.sim.spark.laboratory.test_real_drivers import sink_of
 
 pytestmark = pytest.mark.spark
 

@@ -7,10 +7,10 @@ import pytest
 
 from headrace_sim.spark.client.scripts import Script, run_script, surroundings
 from headrace_sim.spark.laboratory import postgres
-from headrace_sim.spark.laboratory.driver import LaboratoryProgram
-from headrace_sim.spark.laboratory.hosts import RealDrivers
 from headrace_sim.spark.laboratory.jvm import SparkJvm, running
+from headrace_sim.spark.laboratory.laboratory_program import LaboratoryProgram
 from headrace_sim.spark.laboratory.postgres import NoPostgresError
+from headrace_sim.spark.laboratory.real_drivers import RealDrivers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.database_servers import databases_kept
 from headrace_sim.spark.sinks.processes import Sink

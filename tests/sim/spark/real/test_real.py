@@ -24,7 +24,7 @@ from headrace_sim.spark.pyspark_versions import VERSION
 from headrace_sim.spark.real import answers, server
 from headrace_sim.spark.real.instead import SWITCH
 from headrace_sim.spark.real.questions import question_of, refusal
-from headrace_sim.spark.real.wire import Question, SparkAnswer
+from headrace_sim.spark.real.server_protocol import Question, SparkAnswer
 from headrace_sim.spark.refusals import HEARD, CannotFollowError
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 

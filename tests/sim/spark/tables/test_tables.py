@@ -10,7 +10,7 @@ from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.in_force import CASES, settings_in_force
 from headrace_sim.spark.columns.sql_text import parse_expression
 from headrace_sim.spark.refusals import CannotFollowError, UnknownTableError
-from headrace_sim.spark.tables.changes import Affected
+from headrace_sim.spark.tables.row_changes import Affected
 from headrace_sim.spark.tables.statements import (
     Clause,
     ColumnAssignment,

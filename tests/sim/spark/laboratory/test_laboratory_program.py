@@ -8,7 +8,7 @@ from unittest.mock import Mock, patch
 import pytest
 
 from headrace_sim.spark.client.scripts import Script
-from headrace_sim.spark.laboratory.driver import forget_users_modules, run_program
+from headrace_sim.spark.laboratory.laboratory_program import forget_users_modules, run_program
 from headrace_sim.spark.laboratory.watched_frames import closest
 
 pytestmark = pytest.mark.spark  # it needs PySpark, though not Java

@@ -8,7 +8,7 @@ import pytest
 from headrace import SECOND, Computation, Context, Pipeline, Record, UserCodeError
 from headrace_properties.proof.workloads import tallies
 from headrace_properties.reference import Emitted
-from headrace_properties.search.strong_weak import WAYS, Account, compare
+from headrace_properties.search.production_modes import WAYS, Account, compare
 from headrace_scenarios import wall_clock
 from headrace_sim import Feed, FeedBuilder
 

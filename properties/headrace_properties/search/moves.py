@@ -9,10 +9,10 @@ from headrace import SECOND
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.ground import Ground, ground_of
 from headrace_properties.search.judging import arrivals_of
-from headrace_properties.search.outside import breaches_at
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.scope import FAULT_KINDS, Scope
 from headrace_properties.search.step_faults import faults_at
+from headrace_properties.search.store_breaches import breaches_at
 from headrace_sim import Arrivals, Delay, Does, FaultSchedule, Moment, Protocol, Step, StepFault, start
 from headrace_sim import faults as f
 from headrace_sim.arrivals import Routine, overtakers

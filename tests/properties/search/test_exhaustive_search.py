@@ -17,7 +17,7 @@ from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.replays import messages_of, read_replay, to_replay
 from headrace_properties.results import result_of
 from headrace_properties.search.application import PipelineTrial
-from headrace_properties.search.exhaustive import ExhaustiveSearch
+from headrace_properties.search.exhaustive_search import ExhaustiveSearch
 from headrace_properties.search.judging import JudgedRun, arrivals_of, run_plan, try_plan, violations
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.scope import Scope, small_cluster

@@ -1,7 +1,7 @@
 """The cost of promises: what is measured, not how much it is."""
 
 from headrace_benchmarks.figures import BenchOptions
-from headrace_benchmarks.promises import EXAMPLES, PROMISES, cpu_seconds, measure
+from headrace_benchmarks.promise_cost import EXAMPLES, PROMISES, cpu_seconds, measure
 
 
 def test_each_example_has_three_promises_and_each_trial_is_made_both_ways() -> None:

@@ -25,7 +25,7 @@ from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.called import Called
 from headrace_sim.spark.laboratory.inputs import read_from
 from headrace_sim.spark.laboratory.jvm import SparkJvm, attach
-from headrace_sim.spark.laboratory.kept import watch_named
+from headrace_sim.spark.laboratory.kept_files import watch_named
 from headrace_sim.spark.laboratory.looks import SourcesLook, kept_variables, note_queries
 from headrace_sim.spark.laboratory.outside_writes import OutsideWrites
 from headrace_sim.spark.laboratory.places import watch_commands, watch_reads

@@ -8,8 +8,8 @@ import pytest
 
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.job import SparkJob
+from headrace_sim.spark.query.state_changes import StateChange, StateFate, changes_between, handed_over
 from headrace_sim.spark.query.streaming_query import Checkpoint, run_job
-from headrace_sim.spark.query.upgrades import StateChange, StateFate, changes_between, handed_over
 from tests.sim.spark.upgraded import CASES, FIRST, SCHEMA, SECOND, UPGRADES, Upgraded
 
 RECORDED: dict[str, Any] = json.loads(UPGRADES.read_text())

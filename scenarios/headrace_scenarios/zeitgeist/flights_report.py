@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace import HOUR
 from headrace_scenarios.zeitgeist.chart import AROUND, draw
-from headrace_scenarios.zeitgeist.findings import BLIZZARD, Dip, Findings
+from headrace_scenarios.zeitgeist.flight_findings import BLIZZARD, Dip, Findings
 from headrace_scenarios.zeitgeist.flight_log import FlightLog, LogOptions, airlines, local, midnight_us
 
 _BARS = " ▁▂▃▄▅▆▇█"

@@ -1,7 +1,7 @@
 """A query that goes on from the checkpoint of an earlier version: what Spark refuses, and what it reads without a word.
 
 Spark compares operators by order and kind, and what their state has by types alone. That a count by user is read as a count
-by country, or a sum as a count, it does not see. `tests/sim/spark/query/test_upgrades.py` asks the real Spark the same.
+by country, or a sum as a count, it does not see. `tests/sim/spark/query/test_state_changes.py` asks the real Spark the same.
 """
 
 from collections.abc import Iterator, Mapping

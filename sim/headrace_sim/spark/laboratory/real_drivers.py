@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 from headrace.spark.sinks.table_sink import WRITERS
 from headrace_sim.spark.client.script_needs import ProgramError
 from headrace_sim.spark.job import SparkJob
-from headrace_sim.spark.laboratory.driver import LaboratoryProgram, drive, look
 from headrace_sim.spark.laboratory.inputs import held_back, write_batch
 from headrace_sim.spark.laboratory.jvm import SparkJvm, running
-from headrace_sim.spark.laboratory.kept import KeptFiles
+from headrace_sim.spark.laboratory.kept_files import KeptFiles
+from headrace_sim.spark.laboratory.laboratory_program import LaboratoryProgram, drive, look
 from headrace_sim.spark.laboratory.places import ROOT, copied, looked_at, settings_of
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase, server_for
 from headrace_sim.spark.laboratory.postgres import contents as tables_of

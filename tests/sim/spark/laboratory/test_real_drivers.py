@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from headrace_sim.spark.client.scripts import Script, run_script, surroundings
-from headrace_sim.spark.laboratory.driver import LaboratoryProgram
-from headrace_sim.spark.laboratory.hosts import RealDrivers
 from headrace_sim.spark.laboratory.jvm import SparkJvm
+from headrace_sim.spark.laboratory.laboratory_program import LaboratoryProgram
+from headrace_sim.spark.laboratory.real_drivers import RealDrivers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.processes import Sink
 from headrace_sim.spark.sinks.sink_reports import OneTrial

@@ -21,7 +21,8 @@ from headrace.history import Executed, FaultStruck, History, Injected, Published
 from headrace.injector.file_injector import FileInjectorSource
 from headrace.wire.effects import SourceEvent, SourceRecord, SourceWatermark
 from headrace.wire.rows import StoredTimer
-from headrace_properties.proof.workloads.computations import (
+from headrace_properties.proof.workloads.workload import RECORDS, SHORT, Workload, city, letters, same
+from headrace_properties.proof.workloads.workload_computations import (
     HOUR_US,
     Counting,
     Echo,
@@ -39,7 +40,6 @@ from headrace_properties.proof.workloads.computations import (
     TimerChain,
     Windows,
 )
-from headrace_properties.proof.workloads.workload import RECORDS, SHORT, Workload, city, letters, same
 from headrace_sim import Feed, FeedBuilder, FeedEntry, Uniform
 
 

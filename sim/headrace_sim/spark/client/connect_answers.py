@@ -25,7 +25,7 @@ from headrace_sim.spark.client.script_time import ScriptTime
 from headrace_sim.spark.client.settings import Settings
 from headrace_sim.spark.client.sql_commands import counts_of, sql_command
 from headrace_sim.spark.client.table_commands import merge_statement, reader
-from headrace_sim.spark.client.writes import request_of, request_of_v2
+from headrace_sim.spark.client.write_requests import request_of, request_of_v2
 from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.evaluations import begin_action
 from headrace_sim.spark.columns.frames import Rows
@@ -34,10 +34,10 @@ from headrace_sim.spark.columns.in_force import settings_in_force
 from headrace_sim.spark.job import SparkJobError, StreamSource
 from headrace_sim.spark.plan.handles import object_of
 from headrace_sim.spark.plan.plan_expressions import user_function
+from headrace_sim.spark.plan.plan_splitter import Splitter, inlined
 from headrace_sim.spark.plan.relations import Compiler, Computed, local_rows, observing
 from headrace_sim.spark.plan.selects import Queries
 from headrace_sim.spark.plan.sql import NoChange, ServerQuery, SetCommand
-from headrace_sim.spark.plan.streams import Splitter, inlined
 from headrace_sim.spark.pyspark_versions import arrow_table, arrow_type
 from headrace_sim.spark.refusals import CannotFollowError, users_place
 from headrace_sim.spark.tables.statements import CreateView, DropView, IfExists

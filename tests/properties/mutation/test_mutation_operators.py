@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace_properties.mutation.operators import Mutation, mutations_of
+from headrace_properties.mutation.mutation_operators import Mutation, mutations_of
 from headrace_properties.mutation.sampling import module_of
 
 

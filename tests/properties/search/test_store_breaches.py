@@ -10,13 +10,13 @@ from headrace.store.mediator import Mediator
 from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.results import result_of
 from headrace_properties.search.application import PipelineTrial
-from headrace_properties.search.exhaustive import ExhaustiveSearch
+from headrace_properties.search.exhaustive_search import ExhaustiveSearch
 from headrace_properties.search.ground import ground_of
 from headrace_properties.search.judging import JudgedRun, run_plan, try_plan
-from headrace_properties.search.outside import NOTICED_BY, breaches_named, breaches_of, is_outside
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.scope import Scope, small_cluster
 from headrace_properties.search.steering import Steering
+from headrace_properties.search.store_breaches import NOTICED_BY, breaches_named, breaches_of, is_outside
 from headrace_properties.search.strategy import search
 from headrace_sim import FaultSchedule
 from headrace_sim.endpoints.breaches import Breaches

@@ -26,8 +26,7 @@ from headrace_properties.reference import run_reference
 from headrace_properties.search.parallel import signals_deferred
 from headrace_properties.spark_jobs.hosted_outcomes import HostedOutcome, Row, outcome_of
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from headrace_scenarios.chaos.drivers import Driver
-from headrace_scenarios.chaos.job import (
+from headrace_scenarios.chaos.chaos_job import (
     ADDED,
     TABLE,
     BatchMoment,
@@ -38,9 +37,10 @@ from headrace_scenarios.chaos.job import (
     hold,
     release,
 )
+from headrace_scenarios.chaos.drivers import Driver
 from headrace_scenarios.chaos.object_store import ObjectStore
 from headrace_scenarios.chaos.plan import ChaosPlan, Strike, Verb
-from headrace_scenarios.chaos.processes import (
+from headrace_scenarios.chaos.system_processes import (
     ancestor,
     check_process_table,
     processes_of,

@@ -13,12 +13,12 @@ import pytest
 from headrace_sim.spark.client.script_needs import ProgramError
 from headrace_sim.spark.client.scripts import Script, run_script, surroundings
 from headrace_sim.spark.job import SparkJob
-from headrace_sim.spark.laboratory import kept as kept_files
-from headrace_sim.spark.laboratory.driver import LaboratoryProgram
-from headrace_sim.spark.laboratory.hosts import RealDrivers, looked
+from headrace_sim.spark.laboratory import kept_files
 from headrace_sim.spark.laboratory.jvm import SparkJvm
-from headrace_sim.spark.laboratory.kept import kept
+from headrace_sim.spark.laboratory.kept_files import kept
+from headrace_sim.spark.laboratory.laboratory_program import LaboratoryProgram
 from headrace_sim.spark.laboratory.places import ROOT
+from headrace_sim.spark.laboratory.real_drivers import RealDrivers, looked
 from headrace_sim.spark.pyspark_versions import VERSION
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.points import of_own_source

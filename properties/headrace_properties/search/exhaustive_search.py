@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import msgspec
 
 from headrace_properties.search.application import Application, PipelineTrial
+from headrace_properties.search.moves import Move, Position, Recording, ScopedRuns
 from headrace_properties.search.parallel import RunTrials
-from headrace_properties.search.schedules import Move, Position, Recording, ScopedRuns
 from headrace_properties.search.scope import Exploration, Scope
 from headrace_properties.search.strategy import Batch
 from headrace_properties.search.verification import Verification
