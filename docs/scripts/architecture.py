@@ -49,7 +49,8 @@ ROOMS = {
     },
     "properties": {
         "recheck": "runs recorded runs again by today's code", "proof": "of the house: broken protocols",
-        "explain": "causes in words and pictures", "user_code": "users' own bugs", "spark_jobs": "Spark's own API",
+        "explain": "causes in words and pictures", "mutation": "small mistakes made",
+        "user_code": "users' own bugs", "spark_jobs": "Spark's own API",
         "histories": "recorded runs, judged", "search": "draws faults, shrinks", "promises": "what users mean, as code",
         "checkers": "judge a History by the invariants", "reference": "runs a pipeline plainly",
     },

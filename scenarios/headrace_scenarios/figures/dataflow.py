@@ -36,7 +36,7 @@ from headrace.dataflow import (
     Window,
     read,
 )
-from headrace_properties.proof.dataflow.model import EmittedPane, InputStep, Query
+from headrace_scenarios.figures.groupings import EmittedPane, InputStep, Query
 
 ORIGIN_US = 5 * MINUTE
 """Wall time 0 of a run, after 12:00."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from headrace import MINUTE
 from headrace.dataflow import GLOBAL, Accumulation, Batch, Engine, MicroBatch, Streaming
 from headrace_properties.explain.pictures.event_time_chart import DrawnResult, EventTimeChart, PlottedElement
-from headrace_properties.proof.dataflow.model import EmittedPane
 from headrace_scenarios.figures.dataflow import END_US, ORIGIN_US, DataflowFigure, clock, points, watermark
+from headrace_scenarios.figures.groupings import EmittedPane
 
 EVENT_US, PROC_US = (0, 8 * MINUTE), (5 * MINUTE, 9 * MINUTE + 45_000_000)
 """The drawn range, microseconds after 12:00."""

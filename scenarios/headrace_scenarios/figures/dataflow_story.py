@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from headrace_properties.proof.dataflow.transcripts import committed_panes, feed_of
 from headrace_scenarios.figures.dataflow import LEAD_US, DataflowFigure, differences, figures, steps
 from headrace_scenarios.figures.dataflow_chart import Drawing, text_of
+from headrace_scenarios.figures.groupings import committed_panes, feed_of
 from headrace_scenarios.scenario import Scenario, Story
 from headrace_sim import Protocol, start
 

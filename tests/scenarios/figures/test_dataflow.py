@@ -6,8 +6,6 @@ import pytest
 
 from headrace import MINUTE, SECOND
 from headrace.dataflow import Window
-from headrace_properties.proof.dataflow.model import run_model
-from headrace_properties.proof.dataflow.transcripts import committed_panes, feed_of, run_layer
 from headrace_scenarios.figures.dataflow import (
     LEAD_US,
     DataflowFigure,
@@ -17,7 +15,10 @@ from headrace_scenarios.figures.dataflow import (
     steps,
     watermark,
 )
+from headrace_scenarios.figures.groupings import committed_panes, feed_of
 from headrace_sim import simulate
+from tests.core.dataflow.model import run_model
+from tests.core.dataflow.transcripts.layer import run_layer
 
 FIGURES = list(figures().values())
 by_figure = pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: f"figure {figure.number}")

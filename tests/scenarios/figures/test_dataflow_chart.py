@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from headrace_properties.explain.pictures.event_time_chart import ChartError
-from headrace_properties.proof.dataflow.model import run_model
 from headrace_scenarios.figures.dataflow import figures, steps
 from headrace_scenarios.figures.dataflow_chart import Drawing, text_of
+from tests.core.dataflow.model import run_model
 
 pytest.importorskip("matplotlib")
 

@@ -12,17 +12,12 @@ from headrace import MINUTE, SECOND, Pipeline
 from headrace.dataflow import MicroBatch, Pane
 from headrace.spark.jobs.attach import attach
 from headrace.spark.jobs.recorded_input import Landing, landed
-from headrace_properties.proof.dataflow.model import EmittedPane, InputStep, run_model
-from headrace_properties.proof.dataflow.transcripts import (
-    bare,
-    emission_of,
-    feed_of,
-    load_transcript,
-    pipeline_of,
-    until_the_end,
-)
 from headrace_scenarios.figures.dataflow import figures, points, steps
+from headrace_scenarios.figures.groupings import EmittedPane, InputStep, emission_of, feed_of
 from headrace_sim import Feed
+from tests.core.dataflow.model import run_model
+from tests.core.dataflow.transcripts.cluster_runs import bare, pipeline_of, until_the_end
+from tests.core.dataflow.transcripts.format import load_transcript
 from tests.spark.rig import Collected, begin, run_bounded
 
 pytestmark = pytest.mark.spark

@@ -4,7 +4,7 @@ The incremental layer is compared with it; the two share only definitions. Rules
 
 * Nothing is kept from one instant to the next: `_tell` replays the whole history, and only what happens at its last moment
   is new. A pane's contents, index, timing and retractions are derived from the panes before it.
-* A trigger's state is evidence; see `headrace_properties.proof.dataflow.evidence`.
+* A trigger's state is evidence; see `tests.core.dataflow.evidence`.
 * What arrives at wall time t precedes what the clock does at t, which is modelled as a moment at t + 1 us.
 """
 
@@ -19,21 +19,18 @@ from headrace.dataflow import (
     GLOBAL,
     Accumulation,
     Batch,
-    CombineFn,
     Element,
-    Engine,
     FixedWindows,
     MicroBatch,
     Sessions,
     SlidingWindows,
-    Streaming,
     TimestampCombiner,
     Timing,
-    Trigger,
     Window,
     WindowFn,
 )
-from headrace_properties.proof.dataflow.evidence import (
+from headrace_scenarios.figures.groupings import EmittedPane, InputStep, Query
+from tests.core.dataflow.evidence import (
     TriggerEvidence,
     TriggerView,
     asked,
@@ -42,73 +39,6 @@ from headrace_properties.proof.dataflow.evidence import (
     observe,
     together,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """The four questions, answered: what, where, when and how; and on which engine.
-
-    Attributes:
-        windows: where.
-        trigger: when.
-        accumulation: how.
-        combine: what.
-        allowed_lateness_us: how long after the watermark has passed its end a window takes elements; ``None``: for ever.
-        engine: streaming, batch or micro-batch.
-        timestamps: which event times panes have.
-        compacts: what would replace a pane by the same is left out.
-    """
-
-    windows: WindowFn
-    trigger: Trigger
-    accumulation: Accumulation
-    combine: CombineFn
-    allowed_lateness_us: int | None = None
-    engine: Engine = field(default_factory=Streaming)
-    timestamps: TimestampCombiner = TimestampCombiner.END_OF_WINDOW
-    compacts: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class InputStep:
-    """An input to a grouping: time passes, and perhaps an element or a watermark arrives.
-
-    Attributes:
-        at_us: wall time, microseconds.
-        element: what arrives.
-        watermark: the input's low watermark from now on, event time in microseconds.
-    """
-
-    at_us: int
-    element: Element | None = None
-    watermark: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EmittedPane:
-    """A pane that is emitted.
-
-    Attributes:
-        step: the number of the step at which it was emitted, or on the way to which.
-        at_us: wall time, microseconds; what the clock does at t comes 1 us later.
-        key: whose.
-        window: whose result it is.
-        value: of its contents.
-        index: how many panes its window, or those that it was merged from, had emitted before.
-        timing: early, on time or late.
-        time: event time, microseconds.
-        retraction: it takes back an earlier pane.
-    """
-
-    step: int
-    at_us: int
-    key: str
-    window: Window
-    value: Any
-    index: int
-    timing: Timing
-    time: int
-    retraction: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,30 +1,28 @@
-"""A transcript's steps in the simulated cluster: an ordinary pipeline, fed by a source that plays them.
-
-Choice: the source has an element `LEAD_US` before the transcript's time, which is when the pipeline is to have it. So one on a
-boundary of the clock is in time for it, as in the papers' figures.
-"""
+"""A transcript's steps in the simulated cluster: an ordinary pipeline, fed by a source that plays them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from headrace import MAX_TIME, MILLISECOND, MIN_TIME, SECOND, EngineOptions, Pipeline
+from headrace import MAX_TIME, MILLISECOND, MIN_TIME, EngineOptions, Pipeline
 from headrace.dataflow import GLOBAL, Accumulation, Pane, PCollection, read
-from headrace.history import Applied, Event, Output
-from headrace_properties.proof.dataflow.model import EmittedPane, InputStep, Query
-from headrace_properties.proof.dataflow.transcripts.format import Transcript
-from headrace_properties.proof.dataflow.transcripts.layer import emission_of
-from headrace_properties.proof.dataflow.transcripts.matching import mismatches
-from headrace_sim import SOUND, ClusterOptions, FaultSchedule, Feed, FeedBuilder, Protocol, simulate
+from headrace.history import Event, Output
+from headrace_scenarios.figures.groupings import (
+    AFTER_US,
+    LOST,
+    EmittedPane,
+    InputStep,
+    Query,
+    emission_of,
+    feed_of,
+    panes_of,
+)
+from headrace_sim import SOUND, ClusterOptions, FaultSchedule, Protocol, simulate
 from headrace_sim.faults import NO_FAULTS
-
-LEAD_US = 50 * MILLISECOND
-"""From the source to user code, at most; wall time."""
-
-AFTER_US = 5 * SECOND
-"""Wall time from the last step to the end of the source."""
+from tests.core.dataflow.transcripts.format import Transcript
+from tests.core.dataflow.transcripts.matching import mismatches
 
 TOLERANCE_US = 150 * MILLISECOND
 """Maximum deviation of a pane from its time without faults; wall time."""
@@ -38,8 +36,8 @@ PROMPT = ClusterOptions(
 )
 """A cluster in which a watermark is everywhere well within `LEAD_US`."""
 
-GROUPING, PANES, LOST = "grouping", "panes", "lost"
-"""The computation, the stream of its panes, and that of the elements that it drops."""
+GROUPING, PANES = "grouping", "panes"
+"""The computation, and the stream of its panes."""
 
 
 def pipeline_of(query: Query, dropped_to: str = "") -> Pipeline:
@@ -65,28 +63,6 @@ def _accumulating(collection: PCollection[Any], query: Query) -> PCollection[Any
             return collection.accumulating_and_retracting(compact=query.compacts)
 
 
-def feed_of(pipeline: Pipeline, steps: Sequence[InputStep], lead_us: int = LEAD_US) -> Feed:
-    """Play the steps from a source, elements ahead of their time. Retractions cannot come from a source."""
-    builder = FeedBuilder(pipeline)
-    for step in steps:
-        if step.element is not None:
-            assert not step.element.retraction, "a source has no retractions"
-            element = step.element
-            builder.record(
-                at_us=step.at_us - lead_us, value=element.value, timestamp=element.time, key=element.key
-            )
-        if step.watermark is not None:
-            builder.watermark(at_us=step.at_us, low_watermark=step.watermark)
-    end_us = max((step.at_us for step in steps), default=0) + AFTER_US
-    builder.watermark(at_us=end_us, low_watermark=watermark_after(steps))
-    return builder.build()
-
-
-def watermark_after(steps: Iterable[InputStep]) -> int:
-    """Return the last watermark; event time, microseconds."""
-    return max((step.watermark for step in steps if step.watermark is not None), default=MIN_TIME)
-
-
 def until_the_end(steps: Sequence[InputStep]) -> list[InputStep]:
     """Return the steps and the end of the source, as `feed_of` plays them."""
     end_us = max((step.at_us for step in steps), default=0) + AFTER_US
@@ -110,23 +86,9 @@ def run_cluster(
     return list(history)
 
 
-def committed_panes(events: Iterable[Event], pipeline: Pipeline) -> list[EmittedPane]:
-    """The panes of a pipeline that ends with a grouping, in the order in which their writes were applied, each at that time."""
-    stream, decode = _output(pipeline)
-    found: dict[str, EmittedPane] = {}
-    for event in events:
-        for production in event.delta.productions if isinstance(event, Applied) else ():
-            if production.stream == stream:
-                found.setdefault(
-                    production.record_id,
-                    emission_of(-1, event.at_us, production.key, decode(production.value)),
-                )
-    return list(found.values())
-
-
 def received_panes(events: Iterable[Event], pipeline: Pipeline) -> list[EmittedPane]:
     """Return the panes sent outside, in the order of arrival."""
-    stream, decode = _output(pipeline)
+    stream, decode = panes_of(pipeline)
     outputs = [(event.at_us, event.production) for event in events if isinstance(event, Output)]
     return [
         emission_of(-1, at_us, output.key, decode(output.value))
@@ -142,11 +104,6 @@ def lost_elements(events: Iterable[Event], pipeline: Pipeline) -> Counter[tuple[
         event.production for event in events if isinstance(event, Output) and event.production.stream == LOST
     ]
     return Counter((record.key, decode(record.value)) for record in lost)
-
-
-def _output(pipeline: Pipeline) -> tuple[str, Callable[[bytes], Pane]]:
-    (stream,) = [name for name in pipeline.output_streams if name != LOST]
-    return stream, pipeline.codec(stream).decode
 
 
 def cluster_mismatches(transcript: Transcript, panes: Sequence[EmittedPane]) -> list[str]:

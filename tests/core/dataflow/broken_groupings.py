@@ -30,7 +30,7 @@ from headrace.dataflow import (
 )
 from headrace.dataflow.contents import Contents
 from headrace.dataflow.firing import Seen, start
-from headrace_properties.proof.dataflow.evidence import everywhere
+from tests.core.dataflow.evidence import everywhere
 
 TriggerT = TypeVar("TriggerT", bound=Trigger)
 

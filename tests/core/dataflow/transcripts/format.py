@@ -27,8 +27,8 @@ from headrace.dataflow import (
     Timing,
     Window,
 )
-from headrace_properties.proof.dataflow.model import InputStep, Query
-from headrace_properties.proof.dataflow.transcripts.window_expressions import (
+from headrace_scenarios.figures.groupings import InputStep, Query
+from tests.core.dataflow.transcripts.window_expressions import (
     ExpressionError,
     microseconds,
     parse_trigger,

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, settings
 from hypothesis.errors import NoSuchExample
 
-from headrace_properties.proof.dataflow.drawn_groupings import GroupingCase, cases
-from headrace_properties.proof.dataflow.model import run_model
-from headrace_properties.proof.dataflow.transcripts import Transcript, mismatches, run_layer
-from tests.properties.proof.dataflow.broken_groupings import MUTANTS, DataflowMutant
-from tests.properties.proof.dataflow.test_transcripts import SOUND
+from tests.core.dataflow.broken_groupings import MUTANTS, DataflowMutant
+from tests.core.dataflow.drawn_groupings import GroupingCase, cases
+from tests.core.dataflow.model import run_model
+from tests.core.dataflow.test_transcripts import SOUND
+from tests.core.dataflow.transcripts.format import Transcript
+from tests.core.dataflow.transcripts.layer import run_layer
+from tests.core.dataflow.transcripts.matching import mismatches
 
 by_mutant = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
 
@@ -52,7 +54,7 @@ def test_mutants_have_different_names() -> None:
 
 
 def test_the_documentation_lists_them_all() -> None:
-    text = (Path(__file__).parents[4] / "docs" / "reference" / "transcripts.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "transcripts.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| ") and line.count("|") == 4]
     listed = [row for row in rows if any(row.startswith(f"| {mutant.name} |") for mutant in MUTANTS)]
     assert listed == [f"| {mutant.name} | {mutant.section} | {mutant.wrong} |" for mutant in MUTANTS]

@@ -12,34 +12,31 @@ from headrace import MILLISECOND, MINUTE, SECOND
 from headrace.dataflow import Accumulation, Pane, Timing, Window, read
 from headrace.history import FaultStruck
 from headrace_properties.checkers import judge
-from headrace_properties.proof.dataflow.drawn_groupings import GroupingCase, cases
-from headrace_properties.proof.dataflow.model import EmittedPane, run_model
-from headrace_properties.proof.dataflow.transcripts import (
-    LOST,
+from headrace_properties.proof.mutants import MUTANTS
+from headrace_properties.search.plans import PLAN_BYTES, decode_plan, ground_of
+from headrace_properties.settling import Settled, settled
+from headrace_properties.verdict import Violated
+from headrace_scenarios.figures.groupings import LOST, EmittedPane, committed_panes, feed_of
+from headrace_sim import SOUND, ClusterOptions, FaultSchedule, Protocol, simulate
+from headrace_sim import faults as f
+from tests.core.dataflow.chunked import badly_kept, in_small_chunks
+from tests.core.dataflow.drawn_groupings import GroupingCase, cases
+from tests.core.dataflow.model import run_model
+from tests.core.dataflow.test_transcripts import ALL
+from tests.core.dataflow.transcripts.cluster_runs import (
     PROMPT,
     TOLERANCE_US,
-    Settled,
-    Transcript,
     bare,
     cluster_mismatches,
-    committed_panes,
-    feed_of,
     in_the_models_order,
     lost_elements,
     pipeline_of,
     received_panes,
     run_cluster,
-    settled,
-    settles,
     until_the_end,
 )
-from headrace_properties.proof.mutants import MUTANTS
-from headrace_properties.search.plans import PLAN_BYTES, decode_plan, ground_of
-from headrace_properties.verdict import Violated
-from headrace_sim import SOUND, ClusterOptions, FaultSchedule, Protocol, simulate
-from headrace_sim import faults as f
-from tests.core.dataflow.chunked import badly_kept, in_small_chunks
-from tests.properties.proof.dataflow.test_transcripts import ALL
+from tests.core.dataflow.transcripts.format import Transcript
+from tests.core.dataflow.transcripts.matching import settles
 
 FED = [transcript for transcript in ALL if transcript.can_be_fed and not transcript.wrong]
 NEGATIVE = [transcript for transcript in ALL if transcript.can_be_fed and transcript.wrong]

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from headrace import MIN_TIME, SECOND, TypedCodec
 from headrace.dataflow import Accumulation, FixedWindows, Pane, TimestampCombiner, read
-from headrace_properties.proof.dataflow.drawn_groupings import SLOTS, GroupingCase, cases, micro_batches
-from headrace_properties.proof.dataflow.model import InputStep, Query
-from headrace_properties.proof.dataflow.transcripts import feed_of, run_layer_counting
 from headrace_properties.reference import run_reference
+from headrace_scenarios.figures.groupings import InputStep, Query, feed_of
+from tests.core.dataflow.drawn_groupings import SLOTS, GroupingCase, cases, micro_batches
+from tests.core.dataflow.transcripts.layer import run_layer_counting
 
 DIGIT_BITS = 3
 """An element is a digit of a sum, which says in how many windows it was: up to six (see `windows`)."""

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from headrace_properties.proof.dataflow.model import run_model
-from headrace_properties.proof.dataflow.transcripts import (
+from tests.core.dataflow.model import run_model
+from tests.core.dataflow.transcripts.format import (
     Transcript,
     TranscriptError,
     load_transcript,
     load_transcripts,
-    mismatches,
-    run_layer,
 )
+from tests.core.dataflow.transcripts.layer import run_layer
+from tests.core.dataflow.transcripts.matching import mismatches
 
-FOLDER = Path(__file__).parents[3] / "transcripts"
+FOLDER = Path(__file__).parents[2] / "transcripts"
 ALL = load_transcripts(FOLDER)
 SOUND = [transcript for transcript in ALL if not transcript.wrong]
 NEGATIVE = [transcript for transcript in ALL if transcript.wrong]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from headrace import MAX_TIME, MIN_TIME, Clock
 from headrace.dataflow import END_OF_TIME, Grouping, KeyState, Pane
 from headrace.dataflow.value_codecs import ValueCodec
-from headrace_properties.proof.dataflow.model import EmittedPane, InputStep, Query
+from headrace_scenarios.figures.groupings import EmittedPane, InputStep, Query, emission_of
 
 
 def run_layer(
@@ -165,10 +165,3 @@ class _GroupingHost:
             self._grouping.check_invariants(self._states[key])
             codec = self._grouping.row_codec(_VALUES, most=self._most)
             self._states[key] = codec.decode(codec.encode(self._states[key]))
-
-
-def emission_of(step: int, at_us: int, key: str, pane: Pane) -> EmittedPane:
-    """A pane of the layer as the model tells it."""
-    return EmittedPane(
-        step, at_us, key, pane.window, pane.value, pane.index, pane.timing, pane.time, pane.retraction
-    )

@@ -2,7 +2,7 @@
 
 ::
 
-    python -m tests.properties.proof.dataflow.trials --layer 100000 --cluster 20000 --seed 1
+    python -m tests.core.dataflow.trials --layer 100000 --cluster 20000 --seed 1
 """
 
 import argparse
@@ -20,14 +20,14 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from headrace_properties.proof.dataflow.drawn_groupings import cases
-from tests.properties.proof.dataflow.test_cluster import (
+from tests.core.dataflow.drawn_groupings import cases
+from tests.core.dataflow.test_cluster import (
     PLANS,
     faulty_cluster_settles,
     second_grouping_settles,
 )
-from tests.properties.proof.dataflow.test_losses import accounts_for_all, loses_nothing
-from tests.properties.proof.dataflow.test_model import agree
+from tests.core.dataflow.test_losses import accounts_for_all, loses_nothing
+from tests.core.dataflow.test_model import agree
 
 PARTS = {"layer": 500, "cluster": 50}
 """So many cases are one piece of work, with a seed of its own: a few CPU seconds."""

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import strategies as st
 
 from headrace.dataflow import Element
-from headrace_properties.proof.dataflow.model import InputStep
-from tests.properties.proof.dataflow import trials
+from headrace_scenarios.figures.groupings import InputStep
+from tests.core.dataflow import trials
 
 
 @dataclass(frozen=True)

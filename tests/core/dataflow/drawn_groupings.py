@@ -41,8 +41,9 @@ from headrace.dataflow import (
     WindowFn,
 )
 from headrace.dataflow.checks import check_trigger
-from headrace_properties.proof.dataflow.model import InputStep, Query
-from headrace_properties.proof.dataflow.transcripts import AtLeast, settles
+from headrace_scenarios.figures.groupings import InputStep, Query
+from tests.core.dataflow.transcripts.matching import settles
+from tests.core.dataflow.transcripts.window_expressions import AtLeast
 
 ELEMENT_AT_US, WATERMARK_AT_US, DELAY_END_US = 400 * MILLISECOND, 800 * MILLISECOND, 200 * MILLISECOND
 """Positions in a slot."""

@@ -16,8 +16,8 @@ from headrace.dataflow import (
     Trigger,
     Window,
 )
-from headrace_properties.proof.dataflow.model import EmittedPane, Query
-from headrace_properties.proof.dataflow.transcripts.format import ExpectedPane
+from headrace_scenarios.figures.groupings import EmittedPane, Query
+from tests.core.dataflow.transcripts.format import ExpectedPane
 
 SECOND_US = 1_000_000
 

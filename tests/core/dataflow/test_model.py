@@ -8,10 +8,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headrace.dataflow import MAX, Accumulation, AtWatermark, Streaming, TimestampCombiner, Timing, Trigger
-from headrace_properties.proof.dataflow.drawn_groupings import GroupingCase, cases, merging_cases
-from headrace_properties.proof.dataflow.evidence import everywhere
-from headrace_properties.proof.dataflow.model import EmittedPane, run_model
-from headrace_properties.proof.dataflow.transcripts import run_layer_counting, say
+from headrace_scenarios.figures.groupings import EmittedPane
+from tests.core.dataflow.drawn_groupings import GroupingCase, cases, merging_cases
+from tests.core.dataflow.evidence import everywhere
+from tests.core.dataflow.model import run_model
+from tests.core.dataflow.transcripts.layer import run_layer_counting
+from tests.core.dataflow.transcripts.matching import say
 
 
 def agree(case: GroupingCase) -> int:

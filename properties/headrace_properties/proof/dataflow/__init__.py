@@ -1,1 +1,0 @@
-"""The Dataflow layer's model, transcripts and mutants (Dataflow 2)."""
