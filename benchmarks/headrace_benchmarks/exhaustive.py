@@ -1,18 +1,12 @@
 """How large a scope can be exhausted, how much of it is left out, and how small a scope finds a broken protocol.
 
-``python -m headrace_benchmarks.exhaustive`` prints what docs/explanation/exhaustive.md says of them, a line of JSON each; with
-``scopes``, ``zeitgeist``, ``matching``, ``figure-12`` or ``mutants`` as arguments, only these. ``--store`` keeps them in
-docs/report/exhaustive.json, from which ``python -m docs.scripts.tables`` makes the page's tables.
+What docs/explanation/exhaustive.md says of them, `headrace_benchmarks.studies` measures.
 """
 
-import argparse
-import json
-import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product, takewhile
-from pathlib import Path
 
 import msgspec
 
@@ -292,43 +286,3 @@ def _burst(pipeline: Pipeline) -> Feed:
         injector = doors[number % len(doors)]
         builder.record(at_us=at_us, value=number + 1, timestamp=timestamp, key="ab", injector=injector)
     return builder.build()
-
-
-TABLES: Mapping[str, Callable[[], Iterator[Row]]] = {
-    "scopes": scopes,
-    "zeitgeist": sweep_zeitgeist,
-    "matching": matching,
-    "figure-12": figure_12,
-    "mutants": mutants,
-}
-
-STORED = Path(__file__).parents[2] / "docs" / "report" / "exhaustive.json"
-
-
-def main() -> None:
-    """Measure the tables named, or all; print each row, and keep them if asked."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"one of {', '.join(TABLES)}; none: all")
-    parser.add_argument("--store", action="store_true", help=f"put them in place of those in {STORED.name}")
-    arguments = parser.parse_args()
-    for name in arguments.tables:
-        if name not in TABLES:
-            parser.error(f"no table {name!r}: expected one of {', '.join(TABLES)}")
-    for name in arguments.tables or TABLES:
-        rows: list[Row] = []
-        for row in TABLES[name]():
-            print(json.dumps(row, ensure_ascii=False), flush=True)
-            rows.append(row)
-        if arguments.store:
-            _store(name, rows)
-
-
-def _store(name: str, rows: list[Row]) -> None:
-    stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
-    how = f"`python -m headrace_benchmarks.exhaustive {name}` (Python {platform.python_version()}, {cores()} cores)"
-    stored[name] = {"measured": how, "rows": rows}
-    STORED.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,17 +1,15 @@
 """Which search method finds broken protocols soonest, and which one finds the smallest plans.
 
-``python -m headrace_benchmarks.search_engines`` prints the tables of docs/explanation/search.md; with names of engines as
-arguments, only their rows of the second one. Both runs and CPU time are counted, since only runs are the same on every machine.
+Both runs and CPU time are counted, since only runs are the same on every machine.
 The mutants and seeds differ from those by which the steering was chosen.
 """
 
 import contextlib
 import statistics
-import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -237,31 +235,23 @@ def reach(runs: int = REACH_RUNS, seed: int = 0) -> dict[str, int]:
     return {**found, "bytes, Hypothesis with target()": len(spots)}
 
 
-def main(engines: Sequence[str]) -> None:
-    """Print the tables; ``engines``: if not empty, only these engines' rows of the second table."""
-    for seed in () if engines else SEEDS:
-        print(
-            f"(role, step, fault) reached in {REACH_RUNS} runs of the sound protocol, seed {seed}: {reach(seed=seed)}"
-        )
-    found = compare(engines or list(ENGINES))
-    searches = len(next(iter(found.values())))
-    print(f"{searches} searches of at most {MOST_RUNS} runs each, seeds {SEEDS}, for {', '.join(MUTANTS)}")
-    print(f"{'engine':<38}{'found':>6}{'runs':>7}{'CPU s':>7}{'shrink runs':>13}{'CPU s':>7}{'faults':>8}")
-    for name, trials in found.items():
+def places() -> Iterator[dict[str, str]]:
+    """Count the (role, step, fault) that each method reaches in some runs of the sound protocol, by seed."""
+    for seed in SEEDS:
+        yield {"seed": str(seed), **{name: str(count) for name, count in reach(seed=seed).items()}}
+
+
+def engines(chosen: Sequence[str] = ()) -> Iterator[dict[str, str]]:
+    """Compare engines on mutants; ``chosen``: only these."""
+    for name, trials in compare(chosen or list(ENGINES)).items():
         hits = [trial for trial in trials if trial.failure is not None]
         faults = [trial.failure.plan.faults.count for trial in hits if trial.failure is not None]
-        figures = (
-            statistics.mean(trial.runs for trial in trials), statistics.mean(trial.cpu_s for trial in trials),
-            statistics.mean(trial.shrink_runs for trial in hits),
-            statistics.mean(trial.shrink_cpu_s for trial in hits),
-        )  # fmt: skip
-        runs, cpu_s, shrink_runs, shrink_cpu_s = figures
-        print(
-            f"{name:<38}{len(hits):>6}{runs:>7.1f}{cpu_s:>7.2f}{shrink_runs:>13.0f}{shrink_cpu_s:>7.2f}"
-            f"{statistics.mean(faults):>8.2f}",
-            flush=True,
-        )
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+        yield {
+            "engine": name,
+            f"found of {len(trials)}": str(len(hits)),
+            "runs (mean)": f"{statistics.mean(trial.runs for trial in trials):.1f}",
+            "CPU s": f"{statistics.mean(trial.cpu_s for trial in trials):.2f}",
+            "shrink runs": f"{statistics.mean(trial.shrink_runs for trial in hits):.0f}",
+            "shrink CPU s": f"{statistics.mean(trial.shrink_cpu_s for trial in hits):.2f}",
+            "faults left": f"{statistics.mean(faults):.2f}",
+        }

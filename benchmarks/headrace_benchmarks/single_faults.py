@@ -1,14 +1,10 @@
 """Every single fault at every protocol step of every workload, all oracles on: the sound protocol must hold in each run.
 
-``python -m headrace_benchmarks.single_faults`` prints the table of docs/explanation/search.md row by row; with names of
-workloads as arguments, only their rows. ``--pairs N`` tries N pairs of faults instead. The command continues after an alarm, and
-exits with 1 if there was one.
+`headrace_benchmarks.studies` tells what came of it.
 """
 
-import argparse
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -76,46 +72,23 @@ def try_all(name: str, first: int = 1, pairs: int = 0, seed: int = 0) -> Tried:
     return Tried(name, len(chosen), struck, events, time.process_time() - began, tuple(alarms))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table, and return the exit code."""
-    parser = argparse.ArgumentParser("python -m headrace_benchmarks.single_faults")
-    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD")
-    parser.add_argument(
-        "--first", type=int, default=1, help="occurrences of each kind of step to strike, besides the last"
-    )
-    parser.add_argument("--pairs", type=int, default=0, help="number of pairs of faults to try instead")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the input and of the choice of pairs")
-    parser.add_argument("--jobs", type=int, default=1, help="number of parallel processes")
-    given = parser.parse_args(arguments)
-    unknown = [name for name in given.workloads if name not in WORKLOADS]
-    if unknown:
-        parser.error(f"unknown workload {unknown[0]!r}; choose from {', '.join(WORKLOADS)}")
-    work = partial(try_all, first=given.first, pairs=given.pairs, seed=given.seed)
+def rows(
+    workloads: Iterable[str], first: int = 1, pairs: int = 0, seed: int = 0, jobs: int = 1
+) -> Iterator[dict[str, str]]:
+    """Try all faults of each of these workloads, and go on behind an alarm; the last row has the sums. See `try_all`."""
     found: list[Tried] = []
-    print(f"{'workload':<18}{'runs':>8}{'struck':>8}{'alarms':>8}{'events':>12}{'CPU s':>8}")
-    for tried in spread(work, given.workloads or list(WORKLOADS), given.jobs):
+    for tried in spread(partial(try_all, first=first, pairs=pairs, seed=seed), list(workloads), jobs):
         found.append(tried)
-        _print(tried)
-    _print(_sum(found), told=0)
-    return int(any(tried.alarms for tried in found))
-
-
-def _print(tried: Tried, told: int = _MOST_TOLD) -> None:
-    print(
-        f"{tried.workload:<18}{tried.runs:>8,}{tried.struck:>8,}{len(tried.alarms):>8}{tried.events:>12,}{tried.cpu_s:>8.1f}",
-        *(f"    {alarm}" for alarm in tried.alarms[:told]),
-        sep="\n",
-        flush=True,
+        yield _row(tried) | ({"told": "; ".join(tried.alarms[:_MOST_TOLD])} if tried.alarms else {})
+    alarms = tuple(alarm for tried in found for alarm in tried.alarms)
+    runs, struck, events = (
+        sum(getattr(tried, name) for tried in found) for name in ("runs", "struck", "events")
     )
+    yield _row(Tried("all", runs, struck, events, sum(tried.cpu_s for tried in found), alarms))
 
 
-def _sum(found: Sequence[Tried]) -> Tried:
-    return Tried(
-        "all", sum(tried.runs for tried in found), sum(tried.struck for tried in found),
-        sum(tried.events for tried in found), sum(tried.cpu_s for tried in found),
-        tuple(alarm for tried in found for alarm in tried.alarms),
-    )  # fmt: skip
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _row(tried: Tried) -> dict[str, str]:
+    return {
+        "workload": tried.workload, "runs": f"{tried.runs:,}", "struck": f"{tried.struck:,}",
+        "alarms": str(len(tried.alarms)), "events": f"{tried.events:,}", "CPU s": f"{tried.cpu_s:.1f}",
+    }  # fmt: skip

@@ -1,18 +1,7 @@
-"""How many runs a second a search makes by who shares them, and what a million of them take.
+"""How many runs a second a search makes by who shares them, and what a million of them take."""
 
-``python -m headrace_benchmarks.spark_pools`` prints a line of JSON for each; ``--store`` keeps them in docs/report/pools.json,
-from which ``python -m docs.scripts.tables`` makes the table of docs/explanation/search.md.
-"""
-
-import argparse
-import json
-import os
-import platform
 import time
 from collections.abc import Iterator
-from pathlib import Path
-
-import pyspark
 
 from headrace.spark import session
 from headrace_properties.proof.workloads import WORKLOADS
@@ -21,7 +10,6 @@ from headrace_properties.search.spark_executors import SparkExecutors
 from headrace_properties.search.steering import Steering
 from headrace_properties.search.strategy import search
 
-STORED = Path(__file__).parents[2] / "docs" / "report" / "pools.json"
 _MILLION = 1_000_000
 
 
@@ -51,24 +39,3 @@ def _rate(name: str, runs: int, jobs: Jobs) -> dict[str, str]:
         "runs a second": f"{per_second:.0f}",
         "a million, at that rate": f"{hours:.1f} h",
     }
-
-
-def main() -> None:
-    """Measure, print, and keep it if asked."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=2_000, help="runs of each measurement; default: 2000")
-    parser.add_argument("--store", action="store_true", help=f"put them in place of those in {STORED.name}")
-    arguments = parser.parse_args()
-    load = os.getloadavg()[0]  # others at work on this machine make all of it slower
-    rows = []
-    for row in rates(arguments.runs):
-        print(json.dumps(row), flush=True)
-        rows.append(row)
-    if arguments.store:
-        how = f"`python -m headrace_benchmarks.spark_pools --runs {arguments.runs}`"
-        how += f" (Python {platform.python_version()}, PySpark {pyspark.__version__}, {cores()} cores, load {load:.1f} before)"
-        STORED.write_text(json.dumps({"measured": how, "rows": rows}, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

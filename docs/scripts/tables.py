@@ -59,11 +59,16 @@ def mutants_table() -> str:
     return _table(head, [_about(mutant) for mutant in CATALOGUE.values()])
 
 
+def _study(name: str) -> tuple[str, list[dict[str, str]]]:
+    """Return how a study was last measured (`headrace_benchmarks.studies`), and its rows."""
+    stored = json.loads((DOCS / "report" / "studies.json").read_text(encoding="utf-8"))[name]
+    return stored["measured"], stored["rows"]
+
+
 def pools_table() -> str:
-    """What sharing a search comes to, as last measured (`headrace_benchmarks.spark_pools`)."""
-    stored = json.loads((DOCS / "report" / "pools.json").read_text(encoding="utf-8"))
-    head, rows = [*stored["rows"][0]], [tuple(row.values()) for row in stored["rows"]]
-    return f"Measured by {stored['measured']}:\n\n" + _table(head, rows)
+    """What sharing a search comes to."""
+    how, rows = _study("pools")
+    return f"Measured by {how}:\n\n" + _table([*rows[0]], [tuple(row.values()) for row in rows])
 
 
 _CLOSED: Mapping[str, tuple[str, ...]] = {
@@ -104,27 +109,21 @@ def closed_table() -> str:
     return _table(("class", "mutant", "killed by"), rows)
 
 
-def _exhaustive(name: str) -> tuple[str, list[dict[str, str]]]:
-    """Return how a table of `headrace_benchmarks.exhaustive` was measured, and its rows."""
-    stored = json.loads((DOCS / "report" / "exhaustive.json").read_text(encoding="utf-8"))[name]
-    return stored["measured"], stored["rows"]
-
-
 def scopes_table() -> str:
     """How many schedules small scopes have, with reduction and without."""
-    (how, rows), (_, zeitgeist) = _exhaustive("scopes"), _exhaustive("zeitgeist")
+    (how, rows), (_, zeitgeist) = _study("scopes"), _study("zeitgeist")
     return f"Measured by {how}.\n\n" + _table([*rows[0]], [tuple(row.values()) for row in rows + zeitgeist])
 
 
 def matching_table() -> str:
     """What matching of states could leave out at most."""
-    how, rows = _exhaustive("matching")
+    how, rows = _study("matching")
     return f"Measured by {how}.\n\n" + _table([*rows[0]], [tuple(row.values()) for row in rows])
 
 
 def figure_12_text() -> str:
     """How many schedules Figure 12 has, and its shortest counterexample."""
-    how, (sound, broken) = _exhaustive("figure-12")
+    how, (sound, broken) = _study("figure-12")
     told = "".join(f"> {number}. {line}\n" for number, line in enumerate(broken["story"].splitlines(), 1))
     return (
         f"With sequencers: {sound['result']}, {sound['schedules']} schedules. Without them: {broken['result']} after"
@@ -138,13 +137,13 @@ def _smallest_scopes() -> dict[str, str]:
         row["mutant"]: "none found"
         if row["records"] == "-"
         else "{records}, {faults}, {delays}".format(**row)
-        for row in _exhaustive("mutants")[1]
+        for row in _study("mutants")[1]
     }
 
 
 def small_scopes_table() -> str:
     """In how small a scope mutants show: how many, by scope."""
-    how, _ = _exhaustive("mutants")
+    how, _ = _study("mutants")
     counts = Counter(_smallest_scopes().values())
     total, shown = counts.total(), counts.total() - counts["none found"]
     rows = [(scope, str(counts[scope])) for scope in sorted(counts)]

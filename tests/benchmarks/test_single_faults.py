@@ -1,10 +1,13 @@
 """The command that tries every fault at every step: it tells what it tried, goes on behind an alarm, and says so by its end."""
 
+import json
+
 import pytest
 
 from headrace_benchmarks import single_faults
 from headrace_benchmarks.search_engines import CHOSEN_BY, MUTANTS
-from headrace_benchmarks.single_faults import main, try_all
+from headrace_benchmarks.single_faults import try_all
+from headrace_benchmarks.studies import main
 from headrace_properties.proof.mutants import CATALOGUE
 from headrace_properties.proof.oracles import try_workload
 from headrace_properties.proof.workloads import Workload
@@ -30,16 +33,16 @@ def test_an_alarm_is_reported_and_the_other_faults_are_still_tried(
         return try_workload(workload, feed, plan, protocol)
 
     monkeypatch.setattr(single_faults, "try_workload", try_broken)
-    assert main(["tallies", "--pairs", "8"]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[1].split()[:4] == ["tallies", "8", lines[1].split()[2], "8"]
-    assert len([line for line in lines if ": S3" in line]) == 5, "a few of them are enough"
-    assert lines[-1].startswith("all ")
+    assert main(["pairs", "tallies", "--runs", "8"]) == 1
+    tallies, together = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (tallies["workload"], tallies["runs"], tallies["alarms"]) == ("tallies", "8", "8")
+    assert tallies["told"].count(": S3") == 5, "a few of them are enough"
+    assert (together["workload"], together["alarms"]) == ("all", "8")
 
 
 def test_an_unknown_workload_is_refused() -> None:
     with pytest.raises(SystemExit) as refused:
-        main(["nowhere"])
+        main(["pairs", "nowhere"])
     assert refused.value.code == 2
 
 
