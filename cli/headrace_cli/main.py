@@ -11,19 +11,18 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from headrace_cli.terminal.defects import report_defect
-from headrace_cli.terminal.signals import signal_of, signals_raised
+from headrace_cli.terminal.signals import STOPPED, signal_of, signals_raised
 from headrace_cli.terminal.streams import guarded_streams
 
 _GROUPS = {
     "job": ("Serve a job on Spark, look into its state, submit it, or let it skip a record.", {
-        "serve": "serve", "state": "state", "submit": "spark_submit", "skip": "skip",
+        "serve": "job:serve", "state": "state", "submit": "job:submit", "skip": "job:skip",
     }),
     "paper": ("Tell the papers' scenarios, repeat MillWheel's evaluation, and measure Headrace beside it.", {
         "scenario": "scenarios", "report": "report", "bench": "bench",
     }),
 }  # fmt: skip
-"""Groups of commands: what each group is for, and the module of each of its commands."""
+"""Groups of commands: what each group is for, and the module of each of its commands, some of which have several."""
 
 _ALONE = ("verify", "replay", "run", "check", "recheck", "compare", "chaos", "mutants", "mutate")
 
@@ -83,13 +82,13 @@ class _Commands(UserDict[str, Any]):
         if not isinstance(found, str):
             purpose, modules = found
             return _group(name, purpose, modules)
-        command = get_command(import_module(f"headrace_cli.commands.{found}").app)
+        module, _, part = found.partition(":")
+        command: Any = get_command(import_module(f"headrace_cli.commands.{module}").app)
+        command = command.commands[part] if part else command
         assert isinstance(command, TyperCommand | TyperGroup)
         command.name = name  # a group has none of its own, and help lists it by this
-        for part in command.commands.values() if isinstance(command, TyperGroup) else [command]:
-            part.epilog = (
-                f"{part.epilog or ''}{_DEFECT if '[bold]Exit codes[/]' in (part.epilog or '') else ''}"
-            )
+        for one in command.commands.values() if isinstance(command, TyperGroup) else [command]:
+            one.epilog = f"{one.epilog or ''}{_DEFECT if '[bold]Exit codes[/]' in (one.epilog or '') else ''}"
         return command
 
 
@@ -115,18 +114,19 @@ class _Headrace(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command, and report what escapes it and should not: Python would exit with 1, which means violated."""
+        """Run a command. What escapes it becomes a message, and an exit code: Python's own is 1, which means violated."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt as stop:  # before the command could prepare for it
-            raise typer.Exit(128 + signal_of(stop)) from stop
+        except KeyboardInterrupt as stop:
+            number = signal_of(stop)
+            typer.echo(f"{STOPPED[number].capitalize()}.", err=True)
+            raise typer.Exit(128 + number) from stop
         except BaseException as error:
             if isinstance(error, (typer.Exit, typer.Abort, _CLICK_ERROR)):
                 raise
-            from headrace_cli.terminal.exit import ExitCode  # noqa: PLC0415  costly, and seldom needed
+            from headrace_cli.terminal.exit import ended_by  # noqa: PLC0415  costly, and seldom needed
 
-            report_defect(error)
-            raise typer.Exit(ExitCode.DEFECT) from error
+            raise typer.Exit(ended_by(error)) from error
 
 
 app = typer.Typer(

@@ -12,8 +12,7 @@ from rich.console import Console
 from headrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
 from headrace_cli.terminal import live_progress
 from headrace_cli.terminal.documents import progress_document
-from headrace_cli.terminal.live_progress import RunProgress
-from headrace_cli.terminal.progress_table import progress_line
+from headrace_cli.terminal.live_progress import RunProgress, progress_line
 from headrace_cli.terminal.signals import Stopped, stop_requested
 from tests.cli.rig import Run, plain
 

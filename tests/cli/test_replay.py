@@ -376,7 +376,7 @@ def test_the_project_is_trusted_from_its_subdirectories_and_its_environment_is_n
 
 def test_when_shows_the_decisive_moment(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pause decides: worker-0 is replaced, wakes up, and writes."""
-    monkeypatch.setattr("headrace_cli.reruns.when.failure_rates", partial(failure_rates, continuations=3))
+    monkeypatch.setattr("headrace_cli.reruns.moments.failure_rates", partial(failure_rates, continuations=3))
     path = str(save_zombie(folder))
     said = run("replay", path, "--when", "--jobs", "2", "--svg", str(folder / "when.svg")).stdout
     assert "\nWhen it became inevitable\n  3 continuations from each of " in said

@@ -87,7 +87,9 @@ def test_unknown_scenario_exits_2_and_lists_the_valid_names(run: Run) -> None:
 def test_unknown_without_exits_2_and_says_what_can_be_left_out(run: Run) -> None:
     result = run("paper", "scenario", "run", "zombie-timer", "--without", "luck")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("Error: --without accepts only sequencers")
+    assert result.stderr.startswith(
+        "Error: --without: there is no part 'luck' to leave out. It takes sequencers"
+    )
 
 
 def test_user_code_failing_because_of_a_broken_protocol_is_a_violation_and_not_wrong_use(

@@ -431,7 +431,7 @@ def test_no_examples_or_an_unknown_without_exit_2(folder: Path, run: Run) -> Non
     assert "examples" in plain(none.stderr)
     luck = run("verify", "views:pipeline", "--without", "luck")
     assert luck.exit_code == 2
-    assert luck.stderr == "Error: --without accepts only sequencers, not luck\n"
+    assert luck.stderr == "Error: --without: there is no part 'luck' to leave out. It takes sequencers\n"
 
 
 @pytest.mark.parametrize(

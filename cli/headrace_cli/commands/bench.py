@@ -6,14 +6,15 @@ import time
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.text import Text
 
 from headrace_benchmarks.benchmark_catalogue import BENCHMARKS
 from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, machine, versions
 from headrace_cli.options.option_groups import JobsOption, JsonOption
-from headrace_cli.terminal.consoles import error_console, output_console
-from headrace_cli.terminal.documents import fields_of, print_document, stdout_reserved
-from headrace_cli.terminal.exit import ExitCode, UnknownChoiceError, tidy_errors
+from headrace_cli.terminal.consoles import error_console
+from headrace_cli.terminal.documents import show, stdout_reserved
+from headrace_cli.terminal.exit import ExitCode, UnknownChoiceError
 from headrace_cli.terminal.live_progress import RunProgress
 from headrace_cli.terminal.render import plain_table, print_heading, print_table, print_text
 from headrace_cli.terminal.signals import signal_of
@@ -51,26 +52,26 @@ def bench(
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run a benchmark, and print each figure beside its goal or the paper's number."""
-    with tidy_errors():
-        if name is None:
-            _print_list(as_json=as_json)
-            return
-        if name not in BENCHMARKS:
-            raise UnknownChoiceError("benchmark", name, tuple(BENCHMARKS))
-        options = BenchOptions(seed, jobs or os.cpu_count() or 1, runs, quick)
-        with stdout_reserved():
-            began = time.monotonic()
-            figures, stopped_by = _measure(BENCHMARKS[name], options)
-            elapsed_s = time.monotonic() - began
-        failed = any(figure.failed for figure in figures)
-        if as_json:
-            print_document(_document(BENCHMARKS[name], options, figures, elapsed_s, failed=failed))
-        else:
-            _print(BENCHMARKS[name], options, figures, elapsed_s)
-        if stopped_by is not None:
-            error_console().print(f"Stopped by {stopped_by.name}: the other figures were not measured.")
-            raise typer.Exit(128 + stopped_by)
-        raise typer.Exit(ExitCode.VIOLATED if failed else ExitCode.HOLDS)
+    if name is None:
+        _print_list(as_json=as_json)
+        return
+    if name not in BENCHMARKS:
+        raise UnknownChoiceError("benchmark", name, tuple(BENCHMARKS))
+    options = BenchOptions(seed, jobs or os.cpu_count() or 1, runs, quick)
+    with stdout_reserved():
+        began = time.monotonic()
+        figures, stopped_by = _measure(BENCHMARKS[name], options)
+        elapsed_s = time.monotonic() - began
+    failed = any(figure.failed for figure in figures)
+    show(
+        lambda: _document(BENCHMARKS[name], options, figures, elapsed_s, failed=failed),
+        lambda console: _print(console, BENCHMARKS[name], options, figures, elapsed_s),
+        as_json=as_json,
+    )
+    if stopped_by is not None:
+        error_console().print(f"Stopped by {stopped_by.name}: the other figures were not measured.")
+        raise typer.Exit(128 + stopped_by)
+    raise typer.Exit(ExitCode.VIOLATED if failed else ExitCode.HOLDS)
 
 
 def _measure(benchmark: Benchmark, options: BenchOptions) -> tuple[list[Figure], signal.Signals | None]:
@@ -88,27 +89,25 @@ def _measure(benchmark: Benchmark, options: BenchOptions) -> tuple[list[Figure],
 
 
 def _print_list(*, as_json: bool) -> None:
-    if as_json:
-        print_document([fields_of(benchmark, "name", "title") for benchmark in BENCHMARKS.values()])
-        return
-    table = plain_table("name", "what it measures")
-    for benchmark in BENCHMARKS.values():
-        table.add_row(benchmark.name, benchmark.title)
-    print_table(output_console(), table)
+    rows = [(benchmark.name, benchmark.title) for benchmark in BENCHMARKS.values()]
+    show(
+        lambda: [dict(zip(("name", "title"), row, strict=True)) for row in rows],
+        lambda console: print_table(console, plain_table("name", "what it measures", rows=rows)),
+        as_json=as_json,
+    )
 
 
-def _print(benchmark: Benchmark, options: BenchOptions, figures: list[Figure], elapsed_s: float) -> None:
-    console = output_console()
+def _print(
+    console: Console, benchmark: Benchmark, options: BenchOptions, figures: list[Figure], elapsed_s: float
+) -> None:
     print_text(console, f"{benchmark.name}: {benchmark.title}", style="bold")
     quick = ", quick: a fraction of everything" if options.quick else ""
     print_text(console, f"seed {options.seed}, {options.jobs} processes, {elapsed_s:.0f} s{quick}")
     print_text(console, ", ".join(f"{name} {version}" for name, version in versions().items()))
     print_text(console, ", ".join(f"{name} {value}" for name, value in machine().items()))
     console.print()
-    table = plain_table("figure", "measured", "goal", "")
-    for figure in figures:
-        table.add_row(figure.name, _value(figure), figure.anchor, _judged(figure))
-    print_table(console, table)
+    rows = [(figure.name, _value(figure), figure.anchor, _judged(figure)) for figure in figures]
+    print_table(console, plain_table("figure", "measured", "goal", "", rows=rows))
     print_heading(console, "More")
     for figure in figures:
         if figure.detail:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace_cli.options.option_groups import LONGEST_S, JsonOption, with_options
-from headrace_cli.targets.loading import DEFAULT_FEED, load_target
-from headrace_cli.terminal.consoles import error_console, output_console
-from headrace_cli.terminal.documents import print_document, stdout_reserved
-from headrace_cli.terminal.exit import ExitCode, WrongOptionError, tidy_errors
+from headrace_cli.options.option_groups import DEFAULT_FEED, LONGEST_S, JsonOption, with_options
+from headrace_cli.targets.loading import load_target
+from headrace_cli.terminal.consoles import error_console
+from headrace_cli.terminal.documents import show, stdout_reserved
+from headrace_cli.terminal.exit import ExitCode, WrongOptionError
 from headrace_cli.terminal.live_progress import RunProgress
 from headrace_properties.pipeline_target import PipelineTarget
 from headrace_scenarios.chaos.plan import Verb, draw_plan
@@ -114,15 +114,11 @@ def chaos(
     Then compare outputs and states with the sequential reference. Each fault takes about a quarter of a minute. To try every
     crash point of its sink and its state instead: [bold]headrace verify MODULE:PIPELINE --on spark[/].
     """  # fmt: skip
-    with tidy_errors():
-        with stdout_reserved():
-            target = load_target(pipeline, options.feed)
-            done = _run(target, options)
-        if as_json:
-            print_document(done.document())
-        else:
-            done.print(output_console())
-        raise typer.Exit(done.code)
+    with stdout_reserved():
+        target = load_target(pipeline, options.feed)
+        done = _run(target, options)
+    show(done.document, done.print, as_json=as_json)
+    raise typer.Exit(done.code)
 
 
 def _run(target: PipelineTarget, flags: ChaosFlags) -> "Chaos":

@@ -14,9 +14,15 @@ from headrace.history import RunEnded
 from headrace_cli.options.option_groups import JsonOption
 from headrace_cli.reports.log_report import answered, check_spark_logs
 from headrace_cli.targets.loading import load_named_promises, load_pipeline, load_promises
-from headrace_cli.terminal.consoles import error_console, output_console
-from headrace_cli.terminal.documents import fields_of, invariants_document, print_document, stdout_reserved
-from headrace_cli.terminal.exit import RESULT_WORDS, ExitCode, WrongOptionError, exit_code_of_run, tidy_errors
+from headrace_cli.terminal.consoles import error_console
+from headrace_cli.terminal.documents import (
+    fields_of,
+    invariants_document,
+    print_document,
+    show,
+    stdout_reserved,
+)
+from headrace_cli.terminal.exit import RESULT_WORDS, ExitCode, WrongOptionError, exit_code_of_run
 from headrace_cli.terminal.live_progress import RunProgress
 from headrace_cli.terminal.render import (
     counted,
@@ -208,27 +214,23 @@ def check(
     What the file does not record is unknown.
     """
     del schema
-    with tidy_errors():
-        if is_spark_log(history):
-            _refuse_for_spark(pipeline=pipeline, promises=promises, follow=follow)
-            raise typer.Exit(check_spark_logs(history, _allowed(allow, SPARK_CHECKS), as_json=as_json))
-        with stdout_reserved():
-            ran = [load_pipeline(pipeline)] if pipeline else None
-            meant = (load_promises(pipeline) if pipeline else ()) + (
-                load_named_promises(promises) if promises else ()
-            )
-            with HistoryReader(history, growing=follow) as reader, stop_requested() as stop:
-                _await_header(reader, stop)
-                judge = FileJudge(reader.header, history, ran, meant)
-                checked = Checked(history, reader, judge, stop, _allowed(allow, judge.verdicts()))
-                if follow:
-                    error_console().print(f"Following {history}; Ctrl-C ends it.", soft_wrap=True)
-                _judge(checked, follow=follow)
-        if as_json:
-            print_document(checked.document())
-        else:
-            checked.print(output_console())
-        raise typer.Exit(checked.code)
+    if is_spark_log(history):
+        _refuse_for_spark(pipeline=pipeline, promises=promises, follow=follow)
+        raise typer.Exit(check_spark_logs(history, _allowed(allow, SPARK_CHECKS), as_json=as_json))
+    with stdout_reserved():
+        ran = [load_pipeline(pipeline)] if pipeline else None
+        meant = (load_promises(pipeline) if pipeline else ()) + (
+            load_named_promises(promises) if promises else ()
+        )
+        with HistoryReader(history, growing=follow) as reader, stop_requested() as stop:
+            _await_header(reader, stop)
+            judge = FileJudge(reader.header, history, ran, meant)
+            checked = Checked(history, reader, judge, stop, _allowed(allow, judge.verdicts()))
+            if follow:
+                error_console().print(f"Following {history}; Ctrl-C ends it.", soft_wrap=True)
+            _judge(checked, follow=follow)
+    show(checked.document, checked.print, as_json=as_json)
+    raise typer.Exit(checked.code)
 
 
 def _allowed(names: str | None, known: Iterable[str]) -> frozenset[str]:

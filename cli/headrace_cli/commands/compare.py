@@ -10,11 +10,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from headrace_cli.options.option_groups import FeedOption, JsonOption, PipelineArgument
-from headrace_cli.targets.loading import DEFAULT_FEED, load_target
+from headrace_cli.options.option_groups import DEFAULT_FEED, FeedOption, JsonOption, PipelineArgument
+from headrace_cli.targets.loading import load_target
 from headrace_cli.terminal.consoles import output_console
 from headrace_cli.terminal.documents import print_document, stdout_reserved
-from headrace_cli.terminal.exit import ExitCode, tidy_errors
+from headrace_cli.terminal.exit import ExitCode
 from headrace_cli.terminal.live_progress import RunProgress
 from headrace_cli.terminal.render import counted, plain_table, print_heading, print_table, print_text
 from headrace_cli.terminal.signals import stop_requested
@@ -45,19 +45,18 @@ def compare(
 
     The pipeline's own choice of productions is overridden. Times are simulated.
     """
-    with tidy_errors():
-        with stdout_reserved():
-            target = load_target(pipeline, feed)
-            accounts, stopped_by = _compare(target, runs, faults, seed)
-        done = accounts[0].runs
-        if as_json:
-            print_document(_document(target, accounts, done, faults, seed))
-        else:
-            if stopped_by is not None:
-                words = f"{stopped_by.name} after {counted(done, 'run')} of {runs:,} each way"
-                print_text(output_console(), words, style="bold yellow")
-            _print(output_console(), target, accounts, done, faults, seed)
-        raise typer.Exit(_code(accounts) if stopped_by is None else 128 + stopped_by)
+    with stdout_reserved():
+        target = load_target(pipeline, feed)
+        accounts, stopped_by = _compare(target, runs, faults, seed)
+    done = accounts[0].runs
+    if as_json:
+        print_document(_document(target, accounts, done, faults, seed))
+    else:
+        if stopped_by is not None:
+            words = f"{stopped_by.name} after {counted(done, 'run')} of {runs:,} each way"
+            print_text(output_console(), words, style="bold yellow")
+        _print(output_console(), target, accounts, done, faults, seed)
+    raise typer.Exit(_code(accounts) if stopped_by is None else 128 + stopped_by)
 
 
 def _compare(

@@ -4,13 +4,14 @@ import signal
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from headrace import HeadraceError, format_time
 from headrace_cli.options.option_groups import JsonOption, with_options
 from headrace_cli.options.pools import PoolOptions
-from headrace_cli.terminal.consoles import error_console, output_console
-from headrace_cli.terminal.documents import fields_of, print_document
-from headrace_cli.terminal.exit import ExitCode, tidy_errors
+from headrace_cli.terminal.consoles import error_console
+from headrace_cli.terminal.documents import fields_of, show
+from headrace_cli.terminal.exit import ExitCode
 from headrace_cli.terminal.live_progress import RunProgress
 from headrace_cli.terminal.render import plain_table, print_table
 from headrace_cli.terminal.signals import signal_of
@@ -64,26 +65,24 @@ def mutants(
     A mutant is the engine with one rule broken. If one survives, or is never activated, the oracles or the faults are too weak.
     The plan that kills is shrunk; 0 faults means that a healthy run kills, too.
     """
-    with tidy_errors():
-        pools.check()
-        chosen = _chosen(names or [])
-        if list_only:
-            _print_list(chosen, as_json=as_json)
-            return
-        names_chosen = [mutant.name for mutant in chosen]
-        with pools.pool() as jobs:
-            found, stopped_by = _hunt(names_chosen, seeds, jobs)
-        if as_json:
-            print_document([_document(hunted) for hunted in found])
-        else:
-            _print_matrix(found)
-        if stopped_by is not None:
-            error_console().print(
-                f"Stopped by {stopped_by.name} after {len(found)} of {len(chosen)} mutants."
-            )
-            raise typer.Exit(128 + stopped_by)
-        survivors = [hunted for hunted in found if not hunted.killed or not hunted.activated]
-        raise typer.Exit(ExitCode.VIOLATED if survivors else ExitCode.HOLDS)
+    pools.check()
+    chosen = _chosen(names or [])
+    if list_only:
+        _print_list(chosen, as_json=as_json)
+        return
+    names_chosen = [mutant.name for mutant in chosen]
+    with pools.pool() as jobs:
+        found, stopped_by = _hunt(names_chosen, seeds, jobs)
+    show(
+        lambda: [_document(hunted) for hunted in found],
+        lambda console: _print_matrix(console, found),
+        as_json=as_json,
+    )
+    if stopped_by is not None:
+        error_console().print(f"Stopped by {stopped_by.name} after {len(found)} of {len(chosen)} mutants.")
+        raise typer.Exit(128 + stopped_by)
+    survivors = [hunted for hunted in found if not hunted.killed or not hunted.activated]
+    raise typer.Exit(ExitCode.VIOLATED if survivors else ExitCode.HOLDS)
 
 
 def _chosen(names: list[str]) -> list[Mutant]:
@@ -124,27 +123,22 @@ def _document(hunted: Hunted) -> dict[str, Any]:
 
 
 def _print_list(chosen: list[Mutant], *, as_json: bool) -> None:
-    if as_json:
-        print_document(
-            [
-                {
-                    "invariant": ", ".join(mutant.breaks),
-                    **fields_of(mutant, "name", "section", "rules", "wrong"),
-                }
-                for mutant in chosen
-            ]
-        )
-        return
-    table = plain_table("mutant", "section", "rule", "breaks", "what is wrong")
-    for mutant in chosen:
-        table.add_row(
-            mutant.name, mutant.section, ", ".join(mutant.rules), ", ".join(mutant.breaks), mutant.wrong
-        )
-    print_table(output_console(), table)
+    columns = ("mutant", "section", "rule", "breaks", "what is wrong")
+    rows = [
+        (mutant.name, mutant.section, ", ".join(mutant.rules), ", ".join(mutant.breaks), mutant.wrong)
+        for mutant in chosen
+    ]
+    show(
+        lambda: [
+            {"invariant": ", ".join(mutant.breaks)} | fields_of(mutant, "name", "section", "rules", "wrong")
+            for mutant in chosen
+        ],
+        lambda console: print_table(console, plain_table(*columns, rows=rows)),
+        as_json=as_json,
+    )
 
 
-def _print_matrix(found: list[Hunted]) -> None:
-    console = output_console()
+def _print_matrix(console: Console, found: list[Hunted]) -> None:
     table = plain_table("mutant", "breaks", "activated", "killed by", "runs", "faults")
     for hunted in found:
         killed_by = ", ".join(hunted.killed_by) or "nothing: it survived"
@@ -165,13 +159,12 @@ def _print_matrix(found: list[Hunted]) -> None:
                 f"{hunted.name} survived {hunted.runs} runs: {CATALOGUE[hunted.name].wrong}", soft_wrap=True
             )
     if len(found) == 1 and killed:
-        _print_kill(killed[0])
+        _print_kill(console, killed[0])
 
 
-def _print_kill(hunted: Hunted) -> None:
+def _print_kill(console: Console, hunted: Hunted) -> None:
     """Print one mutant in full."""
     assert hunted.plan is not None
-    console = output_console()
     console.print()
     console.print(
         f"{CATALOGUE[hunted.name].wrong} (MillWheel {CATALOGUE[hunted.name].section})", soft_wrap=True

@@ -11,12 +11,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from headrace_cli.options.option_groups import JobsOption, JsonOption
+from headrace_cli.options.option_groups import DEFAULT_FEED, JobsOption, JsonOption
 from headrace_cli.reports.unseen import shown_path
-from headrace_cli.targets.loading import DEFAULT_FEED, load_target
-from headrace_cli.terminal.consoles import output_console
-from headrace_cli.terminal.documents import fields_of, print_document, stdout_reserved
-from headrace_cli.terminal.exit import ExitCode, tidy_errors
+from headrace_cli.targets.loading import load_target
+from headrace_cli.terminal.documents import fields_of, show, stdout_reserved
+from headrace_cli.terminal.exit import ExitCode
 from headrace_cli.terminal.live_progress import RunProgress
 from headrace_cli.terminal.render import (
     counted,
@@ -115,29 +114,25 @@ def mutate(
 
     A mistake that survives is a sentence that no promise says: mutation testing under faults.
     """
-    with tidy_errors():
-        with stdout_reserved(), RunProgress("mutating") as progress:
-            load = partial(load_application, target, feed)
-            application, jobs = load(), jobs or cores()
-            modules = [module_of(module.__name__) for module in _modules(target, application)]
-            path = notes or (NOTES if NOTES.exists() else None)
-            noted = {} if path is None else load_notes(path)
-            files = frozenset(module.file for module in modules)
-            surveyed = survey(load, files, runs, jobs, partial(progress.on_part, "runs without mutation"))
-            mutants = _in_workers(application, modules, surveyed)
-            drawn = sample(mutants, count, seed) if again is None else survivors_of(again, mutants, noted)
-            result = MutationReport(target, len(drawn), len(mutants), void(noted, mutants))
-            try:
-                for measured in measure(drawn, surveyed, load, jobs=jobs, notes=noted):
-                    result.found.append(measured)
-                    progress.on_part("judging", len(result.found), len(drawn))
-            except KeyboardInterrupt as stop:
-                result.stopped_by = signal_of(stop)
-        if as_json:
-            print_document(_document(result))
-        else:
-            print_result(output_console(), result)
-        raise typer.Exit(result.exit_code)
+    with stdout_reserved(), RunProgress("mutating") as progress:
+        load = partial(load_application, target, feed)
+        application, jobs = load(), jobs or cores()
+        modules = [module_of(module.__name__) for module in _modules(target, application)]
+        path = notes or (NOTES if NOTES.exists() else None)
+        noted = {} if path is None else load_notes(path)
+        files = frozenset(module.file for module in modules)
+        surveyed = survey(load, files, runs, jobs, partial(progress.on_part, "runs without mutation"))
+        mutants = _in_workers(application, modules, surveyed)
+        drawn = sample(mutants, count, seed) if again is None else survivors_of(again, mutants, noted)
+        result = MutationReport(target, len(drawn), len(mutants), void(noted, mutants))
+        try:
+            for measured in measure(drawn, surveyed, load, jobs=jobs, notes=noted):
+                result.found.append(measured)
+                progress.on_part("judging", len(result.found), len(drawn))
+        except KeyboardInterrupt as stop:
+            result.stopped_by = signal_of(stop)
+    show(lambda: _document(result), lambda console: print_result(console, result), as_json=as_json)
+    raise typer.Exit(result.exit_code)
 
 
 def load_application(target: str, feed: str) -> Application:

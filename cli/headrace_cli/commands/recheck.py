@@ -9,9 +9,8 @@ from rich.console import Console
 
 from headrace_cli.options.option_groups import JsonOption
 from headrace_cli.targets.loading import load_pipeline
-from headrace_cli.terminal.consoles import output_console
-from headrace_cli.terminal.documents import print_document, stdout_reserved
-from headrace_cli.terminal.exit import RESULT_WORDS, ExitCode, tidy_errors
+from headrace_cli.terminal.documents import show, stdout_reserved
+from headrace_cli.terminal.exit import RESULT_WORDS, ExitCode
 from headrace_cli.terminal.live_progress import RunProgress
 from headrace_cli.terminal.render import counted, print_heading, print_text
 from headrace_properties.recheck import Difference, Recheck, read_recording, recheck
@@ -51,25 +50,25 @@ def recheck_command(
     Each recorded step is run again on the state that its row had then; then the whole input is run, with and without faults.
     Computations that declare ordered=True or nondeterministic="reason" are not compared.
     """
-    with tidy_errors():
-        with stdout_reserved(), RunProgress(f"rechecking {history.name}") as progress:
-            today = load_pipeline(pipeline)
-            progress.advance(0.0, "reading")
-            recording = read_recording(history, today)
-            found = recheck(
-                recording,
-                today,
-                plans=plans,
-                seed=seed,
-                on_run=lambda runs: progress.advance(runs / (plans + 1)),
-            )
-        code = _code(found)
-        if as_json:
-            about = {"history": history, "pipeline": pipeline, "result": RESULT_WORDS[code]}
-            print_document(about | dataclasses.asdict(found))
-        else:
-            _print(output_console(), history, pipeline, found, code)
-        raise typer.Exit(code)
+    with stdout_reserved(), RunProgress(f"rechecking {history.name}") as progress:
+        today = load_pipeline(pipeline)
+        progress.advance(0.0, "reading")
+        recording = read_recording(history, today)
+        found = recheck(
+            recording,
+            today,
+            plans=plans,
+            seed=seed,
+            on_run=lambda runs: progress.advance(runs / (plans + 1)),
+        )
+    code = _code(found)
+    about = {"history": history, "pipeline": pipeline, "result": RESULT_WORDS[code]}
+    show(
+        lambda: about | dataclasses.asdict(found),
+        lambda console: _print(console, history, pipeline, found, code),
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
 
 
 def _code(found: Recheck) -> ExitCode:

@@ -9,7 +9,6 @@ import typer
 from headrace import HistoryFormatError
 from headrace_cli.options.confinement import AllowEffectOption, Confinement
 from headrace_cli.options.heeded import refuse_unheeded_options
-from headrace_cli.options.history_option import HISTORY, HistoryOption
 from headrace_cli.options.option_groups import CodeTimeoutOption, JsonOption, PromiseOption, with_options
 from headrace_cli.options.program_options import EnvironmentOption
 from headrace_cli.reports.pictures import Showing, print_saved
@@ -19,7 +18,8 @@ from headrace_cli.reruns.spark_reruns import rerun_spark
 from headrace_cli.targets.trust import check_trusted
 from headrace_cli.terminal.consoles import output_console
 from headrace_cli.terminal.documents import print_document, stdout_reserved
-from headrace_cli.terminal.exit import RESULT_WORDS, tidy_errors
+from headrace_cli.terminal.exit import RESULT_WORDS
+from headrace_cli.terminal.files import HISTORY, HistoryOption
 from headrace_properties.replays import ReplayFile, read_replay
 from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.limits import CALL_S, CodeLimits
@@ -92,34 +92,33 @@ def replay(
     Run it where you ran verify: the pipeline is imported by its name. A module outside that project is imported only if you
     name it, too, or pass --trust.
     """
-    with tidy_errors():
-        files = showing.files([file])
-        files.claim(history, HISTORY)
-        confinement = Confinement(CodeLimits(call_s=code_timeout), allow)
-        options = ReplayOptions(
-            file, showing, confinement.limits, promise or (), until, history, when=when, jobs=jobs,
-            environment=env or (), context=context,
-        )  # fmt: skip
-        with stdout_reserved(), confinement.entered():
-            recorded = _named(read_replay(file), pipeline)
-            refuse_unheeded_options(context, _KINDS[type(recorded.trial)])
-            if not trust:
-                check_trusted(file, recorded.source.names, pipeline)
-            rerun = _again(recorded, options)
-        with confinement.entered():  # codecs and promises are asked for what is told
-            if as_json:
-                words = {"result": RESULT_WORDS[rerun.code], "changed": rerun.changes}
-                print_document({**words, **rerun.document()})
-                rerun.save(files)
-            else:
-                console = output_console()
-                print_headline(console, rerun, recorded)
-                rerun.tell(console)
-                rerun.save(files)
-                print_saved(console, files.saved)
-        if rerun.stopped is not None:
-            raise rerun.stopped
-        raise typer.Exit(files.code(rerun.code))
+    files = showing.files([file])
+    files.claim(history, HISTORY)
+    confinement = Confinement(CodeLimits(call_s=code_timeout), allow)
+    options = ReplayOptions(
+        file, showing, confinement.limits, promise or (), until, history, when=when, jobs=jobs,
+        environment=env or (), context=context,
+    )  # fmt: skip
+    with stdout_reserved(), confinement.entered():
+        recorded = _named(read_replay(file), pipeline)
+        refuse_unheeded_options(context, _KINDS[type(recorded.trial)])
+        if not trust:
+            check_trusted(file, recorded.source.names, pipeline)
+        rerun = _again(recorded, options)
+    with confinement.entered():  # codecs and promises are asked for what is told
+        if as_json:
+            words = {"result": RESULT_WORDS[rerun.code], "changed": rerun.changes}
+            print_document({**words, **rerun.document()})
+            rerun.save(files)
+        else:
+            console = output_console()
+            print_headline(console, rerun, recorded)
+            rerun.tell(console)
+            rerun.save(files)
+            print_saved(console, files.saved)
+    if rerun.stopped is not None:
+        raise rerun.stopped
+    raise typer.Exit(files.code(rerun.code))
 
 
 _KINDS = {

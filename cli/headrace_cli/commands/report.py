@@ -7,7 +7,6 @@ from typing import Annotated
 import msgspec
 import typer
 
-from headrace import HeadraceError
 from headrace.api.json_text import JsonError
 from headrace_benchmarks.section8.experiment import FULL, QUICK, ExperimentSize
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
@@ -24,7 +23,7 @@ from headrace_benchmarks.section8.reporting import (
 from headrace_cli.options.option_groups import JobsOption, JsonOption
 from headrace_cli.terminal.consoles import output_console
 from headrace_cli.terminal.documents import print_document
-from headrace_cli.terminal.exit import ExitCode, UnknownChoiceError, UnwritableFileError, tidy_errors
+from headrace_cli.terminal.exit import ExitCode, UnknownChoiceError, UnwritableFileError, WrongOptionError
 from headrace_cli.terminal.files import ForceOption, OutputFiles, write_bytes
 from headrace_cli.terminal.live_progress import RunProgress
 from headrace_cli.terminal.render import counted
@@ -40,16 +39,8 @@ _EXAMPLES = """[bold]Examples[/]
   0 written, or checked without a difference, 1 a number differs from what the code computes, 2 usage error, 130 interrupted"""
 
 
-class UnreadableReportError(HeadraceError):
-    """A report cannot be read. Fields: path, reason."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path, self.reason = path, reason
-
-    def __str__(self) -> str:
-        """Say which file and why."""
-        return f"cannot read report {self.path}: {self.reason}. Write it with headrace paper report"
+def _unreadable(path: object, reason: object) -> WrongOptionError:
+    return WrongOptionError(f"cannot read report {path}", str(reason), "Write it with headrace paper report")
 
 
 @app.command("report", epilog=_EXAMPLES)
@@ -98,25 +89,24 @@ def report(
     Times are simulated, except in one chapter on real time. The data of the report contain the figures of every run; simulated
     runs can be repeated exactly.
     """
-    with tidy_errors():
-        if check:
-            _check(output, again, only or [], as_json=as_json)
-            return
-        size = QUICK if quick else FULL
-        size = ExperimentSize(seeds or size.seeds, size.quick)
-        names = _chosen(only or [], size)
-        before = _to_update(output, size) if update else None
-        files = _files(output, names, force=force or update)
-        command = _command(names, size) if before is None else before.provenance.command
-        found = _measure(names, size, jobs or os.cpu_count() or 1, command)
-        if before is not None:
-            found = before.updated(found)
-        _write(found, output, files)
-        if as_json:
-            print_document(msgspec.json.decode(found.to_bytes()))
-        elif not files.failed:
-            output_console().print(f"{output}: {counted(len(found.measured), 'experiment')}", soft_wrap=True)
-        raise typer.Exit(files.code(ExitCode.HOLDS))
+    if check:
+        _check(output, again, only or [], as_json=as_json)
+        return
+    size = QUICK if quick else FULL
+    size = ExperimentSize(seeds or size.seeds, size.quick)
+    names = _chosen(only or [], size)
+    before = _to_update(output, size) if update else None
+    files = _files(output, names, force=force or update)
+    command = _command(names, size) if before is None else before.provenance.command
+    found = _measure(names, size, jobs or os.cpu_count() or 1, command)
+    if before is not None:
+        found = before.updated(found)
+    _write(found, output, files)
+    if as_json:
+        print_document(msgspec.json.decode(found.to_bytes()))
+    elif not files.failed:
+        output_console().print(f"{output}: {counted(len(found.measured), 'experiment')}", soft_wrap=True)
+    raise typer.Exit(files.code(ExitCode.HOLDS))
 
 
 def _refuse_unknown(only: list[str]) -> None:
@@ -136,16 +126,14 @@ def _to_update(output: Path, size: ExperimentSize) -> ExperimentReport:
     """Read the report in which some experiments are to be replaced.
 
     Raises:
-        UnreadableReportError: there is none, or it was made with other versions, sizes or parameters.
+        WrongOptionError: there is none, or it was made with other versions, sizes or parameters.
     """
     before = _read(output)
     if (before.quick, before.calibration) != (size.quick, calibration_document()):
-        raise UnreadableReportError(
-            str(output), "it was made with other sizes or other parameters of the model"
-        )
+        raise _unreadable(output, "it was made with other sizes or other parameters of the model")
     here = provenance(before.provenance.command)
     if before.provenance.versions != here.versions:
-        raise UnreadableReportError(str(output), "it was made with other versions of Python or of packages")
+        raise _unreadable(output, "it was made with other versions of Python or of packages")
     return before
 
 
@@ -153,9 +141,9 @@ def _read(output: Path) -> ExperimentReport:
     try:
         return ExperimentReport.from_bytes(_data(output).read_bytes())
     except OSError as error:
-        raise UnreadableReportError(str(error.filename), error.strerror or str(error)) from error
+        raise _unreadable(error.filename, error.strerror or error) from error
     except JsonError as error:
-        raise UnreadableReportError(str(_data(output)), str(error)) from error
+        raise _unreadable(_data(output), error) from error
 
 
 def _command(names: list[str], size: ExperimentSize) -> str:
@@ -218,9 +206,9 @@ def _differences(output: Path, again: int, only: list[str]) -> list[str]:
             measured.name: sha256(_plot(output, measured.name).read_bytes()) for measured in found.measured
         }
     except OSError as error:
-        raise UnreadableReportError(str(error.filename), error.strerror or str(error)) from error
+        raise _unreadable(error.filename, error.strerror or error) from error
     except UnicodeDecodeError as error:
-        raise UnreadableReportError(str(output), str(error)) from error
+        raise _unreadable(output, error) from error
     differences = [
         f"line {number} contradicts the report's data: {line}"
         for number, (line, wanted) in enumerate(_side_by_side(text, render(found)), 1)

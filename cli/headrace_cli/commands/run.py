@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from headrace import SECOND, UserCodeError
-from headrace_cli.options.history_option import HISTORY, HistoryOption, write_history
 from headrace_cli.options.option_groups import LONGEST_S, JsonOption, with_options
 from headrace_cli.reports.run_report import Ran
 from headrace_cli.runs.hosts import HOSTS, HostName, HostOptions
@@ -24,9 +23,8 @@ from headrace_cli.terminal.exit import (
     UnwritableFileError,
     WrongOptionError,
     print_stop,
-    tidy_errors,
 )
-from headrace_cli.terminal.files import ForceOption, OutputFiles
+from headrace_cli.terminal.files import HISTORY, ForceOption, HistoryOption, OutputFiles, write_history
 from headrace_cli.terminal.live_progress import RunProgress
 from headrace_properties.explain.pictures.event_time_chart import check_chart
 from headrace_properties.explain.pictures.run_chart import chart_of
@@ -162,37 +160,36 @@ def run(
     On sim, the simulated cluster, the run is also judged. The reference processes one record at a time.
     """
     output, compare = writing.output, writing.compare
-    with tidy_errors():
-        _check_stdout(output, as_json=as_json)
-        _check_judge(judge, on, compare)
-        if writing.history is not None and on is HostName.REFERENCE:
-            raise WrongOptionError(HISTORY, "the reference records no History", "Use --on sim or --on spark")
-        with stdout_reserved():
-            last = until.date() if until else None
-            job = load_job(pipeline, seed, reading.input_file, reading.of_lines, last, reading.feed)
-            charts = _charts(job, on, output, chart)
-            files = _prepare(job, writing, reading.input_file, charts)
-            ran = _run(
-                job,
-                on,
-                HostOptions(
-                    seed,
-                    0 if on is not HostName.SIM and compare == HostName.SIM else faults,
-                    judge,
-                    job.promises,
-                    keep_history=writing.history is not None or (chart is not None and not job.pictures),
-                ),
-            )
-            _compare(ran, compare, faults)
-        _write(ran, output, charts, files)
-        if writing.history is not None and ran.run.header is not None:
-            write_history(files, writing.history, ran.run.history, ran.run.header)
-        ran.files = tuple(files.saved)
-        if as_json:
-            print_document(ran.document())
-        else:
-            ran.print(error_console() if output == Path("-") else output_console())
-        raise typer.Exit(files.code(ran.code))
+    _check_stdout(output, as_json=as_json)
+    _check_judge(judge, on, compare)
+    if writing.history is not None and on is HostName.REFERENCE:
+        raise WrongOptionError(HISTORY, "the reference records no History", "Use --on sim or --on spark")
+    with stdout_reserved():
+        last = until.date() if until else None
+        job = load_job(pipeline, seed, reading.input_file, reading.of_lines, last, reading.feed)
+        charts = _charts(job, on, output, chart)
+        files = _prepare(job, writing, reading.input_file, charts)
+        ran = _run(
+            job,
+            on,
+            HostOptions(
+                seed,
+                0 if on is not HostName.SIM and compare == HostName.SIM else faults,
+                judge,
+                job.promises,
+                keep_history=writing.history is not None or (chart is not None and not job.pictures),
+            ),
+        )
+        _compare(ran, compare, faults)
+    _write(ran, output, charts, files)
+    if writing.history is not None and ran.run.header is not None:
+        write_history(files, writing.history, ran.run.history, ran.run.header)
+    ran.files = tuple(files.saved)
+    if as_json:
+        print_document(ran.document())
+    else:
+        ran.print(error_console() if output == Path("-") else output_console())
+    raise typer.Exit(files.code(ran.code))
 
 
 def _check_stdout(output: Path | None, *, as_json: bool) -> None:

@@ -6,18 +6,17 @@ from typing import Annotated, Any
 import typer
 
 from headrace import UserCodeError
+from headrace_cli.options.names import WithoutOption, protocol_without
 from headrace_cli.options.option_groups import JsonOption, with_options
-from headrace_cli.options.protocols import WithoutOption, protocol_without
 from headrace_cli.reports.pictures import Showing, print_saved
 from headrace_cli.terminal.consoles import output_console
-from headrace_cli.terminal.documents import fields_of, invariants_document, print_document
+from headrace_cli.terminal.documents import fields_of, invariants_document, print_document, show
 from headrace_cli.terminal.exit import (
     RESULT_WORDS,
     ExitCode,
     UnknownChoiceError,
     exit_code_of_run,
     print_stop,
-    tidy_errors,
 )
 from headrace_cli.terminal.render import (
     plain_table,
@@ -51,13 +50,12 @@ def list_scenarios(
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """List the scenarios."""
-    if as_json:
-        print_document([_summary(scenario) for scenario in SCENARIOS.values()])
-        return
-    table = plain_table("name", "what happens", "in the papers")
-    for scenario in SCENARIOS.values():
-        table.add_row(scenario.name, scenario.title, scenario.source)
-    print_table(output_console(), table)
+    rows = [(scenario.name, scenario.title, scenario.source) for scenario in SCENARIOS.values()]
+    show(
+        lambda: [_summary(scenario) for scenario in SCENARIOS.values()],
+        lambda console: print_table(console, plain_table("name", "what happens", "in the papers", rows=rows)),
+        as_json=as_json,
+    )
 
 
 @app.command("run", epilog=_RUN_EXAMPLES)
@@ -80,31 +78,30 @@ def run_scenario(
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run a scenario, and print its story, its timeline and the verdicts of the invariants."""
-    with tidy_errors():
-        scenario = _find(name)
-        protocol_without(without)
-        files = showing.files()
-        if chart is not None:
-            _check_chart(scenario, chart)
-            files.claim(chart, "--chart")
-        told = _tell(scenario, without or "")
-        code = exit_code_of_run(told.verdicts)
-        subtitle = f"{scenario.source}; protocol: {told.protocol}"
-        if as_json:
-            story = showing.document(told.history, told.verdicts, [told.pipeline])
-            print_document(_document(told, code) | story)
-        else:
-            _print(told)
-            showing.print_story(output_console(), told.history, told.verdicts, [told.pipeline])
-        showing.save(
-            files, told.history, told.verdicts,
-            title=scenario.title, subtitle=subtitle, pipelines=[told.pipeline],
-        )  # fmt: skip
-        if chart is not None and told.drawing is not None:
-            files.write(chart, "--chart", told.drawing.save)
-        if not as_json:
-            print_saved(output_console(), files.saved)
-        raise typer.Exit(files.code(code))
+    scenario = _find(name)
+    protocol_without(without)
+    files = showing.files()
+    if chart is not None:
+        _check_chart(scenario, chart)
+        files.claim(chart, "--chart")
+    told = _tell(scenario, without or "")
+    code = exit_code_of_run(told.verdicts)
+    subtitle = f"{scenario.source}; protocol: {told.protocol}"
+    if as_json:
+        story = showing.document(told.history, told.verdicts, [told.pipeline])
+        print_document(_document(told, code) | story)
+    else:
+        _print(told)
+        showing.print_story(output_console(), told.history, told.verdicts, [told.pipeline])
+    showing.save(
+        files, told.history, told.verdicts,
+        title=scenario.title, subtitle=subtitle, pipelines=[told.pipeline],
+    )  # fmt: skip
+    if chart is not None and told.drawing is not None:
+        files.write(chart, "--chart", told.drawing.save)
+    if not as_json:
+        print_saved(output_console(), files.saved)
+    raise typer.Exit(files.code(code))
 
 
 def _find(name: str) -> Scenario:

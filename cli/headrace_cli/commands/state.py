@@ -10,13 +10,12 @@ import typer
 from rich import filesize
 from rich.console import Console
 
-from headrace import HeadraceError, StateCodec
+from headrace import StateCodec
 from headrace_cli.options.option_groups import JsonOption
 from headrace_cli.targets.loading import load_pipeline
-from headrace_cli.terminal.consoles import output_console
-from headrace_cli.terminal.documents import fields_of, print_document, stdout_reserved
-from headrace_cli.terminal.exit import tidy_errors
-from headrace_cli.terminal.progress_table import time_cell
+from headrace_cli.terminal.documents import fields_of, show, stdout_reserved
+from headrace_cli.terminal.exit import WrongOptionError
+from headrace_cli.terminal.live_progress import time_cell
 from headrace_cli.terminal.render import (
     counted,
     plain_table,
@@ -65,26 +64,28 @@ def state(
 
     Without COMPUTATION: one line for each. The command writes nothing to DIRECTORY.
     """
-    with tidy_errors():
-        codec = _codec(pipeline, computation)
-        from headrace.spark import JobState, session  # noqa: PLC0415  needs PySpark; the other commands do not
-        from headrace.spark.jobs.deployment_settings import shape_of_job  # noqa: PLC0415  see above
-        from headrace.spark.runtime.job_files import local_directory, scheme_of  # noqa: PLC0415  see above
+    codec = _codec(pipeline, computation)
+    from headrace.spark import JobState, session  # noqa: PLC0415  needs PySpark; the other commands do not
+    from headrace.spark.jobs.deployment_settings import shape_of_job  # noqa: PLC0415  see above
+    from headrace.spark.runtime.job_files import local_directory, scheme_of  # noqa: PLC0415  see above
 
-        if scheme_of(directory) in (None, "file"):
-            shape_of_job(local_directory("directory", directory))  # before Spark is started for nothing
-        with stdout_reserved(), session("local[2]", "headrace job state", config=_SESSION) as spark:
-            job = JobState(spark, directory)
-            if computation is None:
-                computations, rows = job.computations(), None
-            else:
-                computations, rows = (job.computation(computation),), _rows(job, computation, key, limit)
-        if as_json:
-            print_document(_document(job, computations, rows, codec))
-        elif rows is None:
-            _print_job(output_console(), job, computations)
+    if scheme_of(directory) in (None, "file"):
+        shape_of_job(local_directory("directory", directory))  # before Spark is started for nothing
+    with stdout_reserved(), session("local[2]", "headrace job state", config=_SESSION) as spark:
+        job = JobState(spark, directory)
+        if computation is None:
+            computations, rows = job.computations(), None
         else:
-            _print_computation(output_console(), computations[0], rows, key, codec)
+            computations, rows = (job.computation(computation),), _rows(job, computation, key, limit)
+    show(
+        lambda: _document(job, computations, rows, codec),
+        lambda console: (
+            _print_job(console, job, computations)
+            if rows is None
+            else _print_computation(console, computations[0], rows, key, codec)
+        ),
+        as_json=as_json,
+    )
 
 
 def _codec(pipeline: str | None, computation: str | None) -> StateCodec | None:
@@ -116,20 +117,9 @@ def _value(data: bytes, codec: StateCodec | None) -> Any:
         return msgspec.json.decode(data)
     except Exception as error:
         if codec is not None:
-            raise _UndecodableStateError(repr(codec), f"{type(error).__name__}: {error}") from error
+            problem = f"{codec!r} cannot decode a stored state ({type(error).__name__}: {error})"
+            raise WrongOptionError("--pipeline", problem, "Leave it out to see its JSON or bytes") from error
         return {"base64": base64.b64encode(data).decode()}
-
-
-class _UndecodableStateError(HeadraceError):
-    """A codec cannot decode a stored state. Fields: codec, reason."""
-
-    def __init__(self, codec: str, reason: str) -> None:
-        super().__init__(codec, reason)
-        self.codec, self.reason = codec, reason
-
-    def __str__(self) -> str:
-        """Name the codec, the reason and the remedy."""
-        return f"{self.codec} cannot decode a stored state ({self.reason}). Leave out --pipeline to see its JSON or bytes"
 
 
 def _document(

@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,37 +13,38 @@ import typer
 from headrace import OptionsError
 from headrace.api.errors import HeadraceError
 from headrace.histories import header_of
-from headrace_cli.options.confinement import Confinement, names_of
+from headrace_cli.options.confinement import Confinement
 from headrace_cli.options.heeded import refuse_unheeded_options
-from headrace_cli.options.history_option import HISTORY, SIMULATED, HistoryOption, write_history
-from headrace_cli.options.invariants import invariants_named
 from headrace_cli.options.kept import FailuresOption, memory, save_findings
+from headrace_cli.options.names import invariants_named, names_of, protocol_without
 from headrace_cli.options.option_groups import (
     CodeTimeoutOption,
-    FeedOption,
     JsonOption,
     PipelineArgument,
-    PromiseOption,
     VerboseOption,
     with_options,
 )
 from headrace_cli.options.pools import PoolOptions
 from headrace_cli.options.program_options import ArgumentsOption, Engine, ProgramOptions
-from headrace_cli.options.protocols import WithoutOption, protocol_without
 from headrace_cli.options.scope_options import ScopeOptions
+from headrace_cli.options.target_options import TargetOptions
 from headrace_cli.reports.search_report import SearchReport
 from headrace_cli.reports.spark_report import SparkSearchReport
 from headrace_cli.targets.loading import (
-    DEFAULT_FEED,
     is_pipeline,
     is_spark_job,
     load_target,
 )
-from headrace_cli.targets.spark_loading import SparkOptions, program_trials, schemas_named, spark_trials
-from headrace_cli.terminal.consoles import output_console
-from headrace_cli.terminal.documents import print_document, stdout_reserved
-from headrace_cli.terminal.exit import tidy_errors
-from headrace_cli.terminal.files import ForceOption, OutputFiles
+from headrace_cli.targets.spark_loading import program_trials, schemas_named, spark_trials
+from headrace_cli.terminal.documents import show, stdout_reserved
+from headrace_cli.terminal.files import (
+    HISTORY,
+    SIMULATED,
+    ForceOption,
+    HistoryOption,
+    OutputFiles,
+    write_history,
+)
 from headrace_cli.terminal.live_progress import SearchProgress
 from headrace_cli.terminal.signals import signal_of, stop_requested
 from headrace_properties.pipeline_target import Search
@@ -179,82 +181,6 @@ class SearchOptions:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class TargetOptions:
-    """What is verified, besides its name, and what is known of it."""
-
-    versions: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--version",
-            metavar="TARGET",
-            help="Another version of a pipeline, which an operator may deploy while it runs; repeat for more. Of a Spark job: the"
-            " version before, from whose checkpoint it goes on.",
-        ),
-    ] = None
-    feed: FeedOption = DEFAULT_FEED
-    promise: PromiseOption = None
-    without: WithoutOption = None
-    allow_unknown: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME,...",
-            help="Invariants and promises allowed to go unexercised, or [bold]all[/] invariants. Without timers, nothing can"
-            " exercise S8, S9 and L1. [bold]growth[/]: state may stay that nothing cleans up. The report lists them.",
-        ),
-    ] = ""
-    schema: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--schema",
-            metavar="[PARAM=]COLUMNS",
-            help="Columns of the input of a Spark job, such as 'word STRING, at TIMESTAMP'. The target is then a foreachBatch"
-            " function, or a function that starts a query.",
-        ),
-    ] = None
-    sample: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--sample",
-            metavar="[NAME=]FILE",
-            help="Spark jobs: a file of real input (JSON Lines, CSV with a header, Parquet) instead of drawn rows; of several"
-            " sources, each by its name.",
-        ),
-    ] = None
-    allow: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME,...",
-            help="[bold]effect[/]: let your code change files, use sockets and start processes, which is refused otherwise."
-            " Spark jobs: what a module declares: order, batching (running results), late (rows that are dropped), growth (state"
-            " that nothing removes); or partitions, frames, ttl, value (state that is not what was put), loss (rows that a sink"
-            " leaves out for an error).",
-        ),
-    ] = ""
-    duplicates: Annotated[
-        bool, typer.Option("--duplicates", help="Spark jobs: the source may deliver a row twice.")
-    ] = False
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if something is undeclared, too.")] = (
-        False
-    )
-    keys: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--keys",
-            metavar="TABLE=COLUMN,...",
-            help="Sinks: the columns by which a connector of df.write that is not known writes to a table; none: it adds rows.",
-        ),
-    ] = None
-
-    @property
-    def of_spark(self) -> SparkOptions:
-        """What is known of a Spark job."""
-        return SparkOptions(
-            self.schema or (), self.feed, self.keys or (), self.promise or (), self.allow, self.allow_unknown, self.duplicates,
-            self.sample or (), self.versions or (),
-        )  # fmt: skip
-
-
 @app.command("verify", epilog=_EXAMPLES)
 @with_options
 def verify(
@@ -281,52 +207,46 @@ def verify(
     The invariants of the protocol and the promises of the module must hold in each. If one breaks,
     the schedule is shrunk to a smallest one that still breaks it, and saved as a file to replay.
     """
-    with tidy_errors():
-        files = OutputFiles(force=force)
-        files.claim(save, "--save")
-        files.claim(history, HISTORY)
-        is_program = program.is_program(pipeline)
-        on_spark = program.on_spark(pipeline, target.schema or (), arguments or ())
-        confinement = Confinement(CodeLimits(call_s=options.code_timeout), target.allow)
-        with stdout_reserved(), confinement.entered(verbose=verbose):
-            trials: AnyTrials
-            with _offered(on_spark, program.on):
-                if is_program:
-                    trials = _program(
-                        context,
-                        program.script(pipeline, arguments or ()),
-                        program.query,
-                        options,
-                        target,
-                        confinement.limits,
-                        _laboratory(program, pools),
-                    )
-                else:
-                    trials = _trials(
-                        pipeline, options, scope.scope, target, confinement.limits, program, pools
-                    )
-            of_pipeline = isinstance(trials, PipelineTrials)
-            if of_pipeline:
-                pools.check()
-            refuse_unheeded_options(context, trials.kind)
-            program.own_batches()  # it may be refused: a pipeline in the simulation has none
-            check_allowed(names_of(target.allow), trials.kind)
-            session = Session(trials, memory(failures, trials.source))
-            with (
-                _offered(on_spark, program.on),
-                pools.pool() if of_pipeline else nullcontext(1) as jobs,
-                SearchProgress(trials.expected) as progress,
-            ):
-                stopped_by = _run(trials, session, jobs, progress)
-        with confinement.entered():  # codecs and promises are asked for what is told
-            save_findings(session, save, files)
-            report = _report(trials, session, progress, stopped_by, strict=target.strict)
-            _write_history(trials, history, files)
-            if as_json:
-                print_document(report.document())
+    files = OutputFiles(force=force)
+    files.claim(save, "--save")
+    files.claim(history, HISTORY)
+    is_program = program.is_program(pipeline)
+    on_spark = program.on_spark(pipeline, target.schema or (), arguments or ())
+    confinement = Confinement(CodeLimits(call_s=options.code_timeout), target.allow)
+    with stdout_reserved(), confinement.entered(verbose=verbose):
+        trials: AnyTrials
+        with _offered(on_spark, program.on):
+            if is_program:
+                trials = _program(
+                    context,
+                    program.script(pipeline, arguments or ()),
+                    program.query,
+                    options,
+                    target,
+                    confinement.limits,
+                    _laboratory(program, pools),
+                )
             else:
-                report.print(output_console(), verbose=verbose)
-        raise typer.Exit(files.code(report.code))
+                trials = _trials(pipeline, options, scope.scope, target, confinement.limits, program, pools)
+        of_pipeline = isinstance(trials, PipelineTrials)
+        if of_pipeline:
+            pools.check()
+        refuse_unheeded_options(context, trials.kind)
+        program.own_batches()  # it may be refused: a pipeline in the simulation has none
+        check_allowed(names_of(target.allow), trials.kind)
+        session = Session(trials, memory(failures, trials.source))
+        with (
+            _offered(on_spark, program.on),
+            pools.pool() if of_pipeline else nullcontext(1) as jobs,
+            SearchProgress(trials.expected) as progress,
+        ):
+            stopped_by = _run(trials, session, jobs, progress)
+    with confinement.entered():  # codecs and promises are asked for what is told
+        save_findings(session, save, files)
+        report = _report(trials, session, progress, stopped_by, strict=target.strict)
+        _write_history(trials, history, files)
+        show(report.document, partial(report.print, verbose=verbose), as_json=as_json)
+    raise typer.Exit(files.code(report.code))
 
 
 @contextmanager
@@ -374,7 +294,7 @@ def _trials(
     search = options.search(scope)
     of_spark = is_spark_job(name) or ((asked.schema or asked.sample) and not is_pipeline(name))
     if of_spark or program.on is Engine.SPARK:
-        return spark_trials(name, search, asked.of_spark, limits, _laboratory(program, pools))
+        return spark_trials(name, search, asked, limits, _laboratory(program, pools))
     if program.on is Engine.BOTH:
         raise OptionsError("on", "both", "given for a Spark job")
     protocol = protocol_without(asked.without)
@@ -407,7 +327,7 @@ def _program(
     module = context.with_resource(surroundings(script))
     laboratory = None if where is None else replace(where, script=script)
     search = options.search(Scope())
-    return program_trials(script, module, query, search, asked.of_spark, limits, laboratory)
+    return program_trials(script, module, query, search, asked, limits, laboratory)
 
 
 def _run(

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from headrace_cli.options.names import names_of
 from headrace_cli.terminal.consoles import error_console
 from headrace_cli.terminal.render import print_text
 from headrace_properties.search.guard import PRINTED_LINES, Guard, guarded
@@ -50,11 +51,6 @@ class Confinement:
         with guarded(allows_effects=allows_effects) as guard, call_time_limited(self.limits, base=base):
             yield
             _tell(guard, verbose=verbose)
-
-
-def names_of(option: str) -> list[str]:
-    """Return the names in an option's value, which commas separate."""
-    return [name.strip() for name in option.split(",") if name.strip()]
 
 
 def _tell(guard: Guard, *, verbose: bool) -> None:

@@ -11,6 +11,9 @@ import typer
 LONGEST_S = 1e9
 """The longest time, in seconds, that an option takes: thirty years, and not for ever (``inf``), which no timer can wait."""
 
+DEFAULT_FEED = "feed"
+"""What a module calls the function that makes its input."""
+
 PipelineArgument = Annotated[
     str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
 ]

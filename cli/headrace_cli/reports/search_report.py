@@ -3,6 +3,7 @@
 Rule of this file: the verdict comes first, then the promises, the user's code, and the protocol in one line.
 """
 
+import enum
 import shlex
 import signal
 from collections import Counter
@@ -15,7 +16,6 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace_cli.options.scope_options import result_words, scope_document, scope_lines
-from headrace_cli.reports.concerns import Concern, about
 from headrace_cli.reports.stated import print_hint, print_proposals, stated_document
 from headrace_cli.reports.unseen import print_unreached, print_unseen, unseen_document
 from headrace_cli.terminal.documents import failure_document, finding_document, invariants_document
@@ -37,6 +37,8 @@ from headrace_cli.terminal.render import (
     print_violations,
 )
 from headrace_properties.checkers import CASES
+from headrace_properties.checkers.invariant_catalogue import is_about_code
+from headrace_properties.explain.descriptions import titles
 from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.pipeline_target import PipelineTarget
 from headrace_properties.pipeline_trials import PipelineTrials
@@ -495,3 +497,23 @@ def _kinds_that_never_struck(found: Verification) -> list[str]:
         for kind in KINDS.values()
         if not any(name == kind or name.startswith(f"{kind}_") for name in struck)
     ]
+
+
+class Concern(enum.Enum):
+    """The subject of a verdict."""
+
+    PROMISES = "promises"
+    CODE = "code"
+    PROTOCOL = "protocol"
+
+
+def concern_of(name: str) -> Concern:
+    """Return the subject of a named verdict; a promise may have any name that no invariant has."""
+    if is_about_code(name):
+        return Concern.CODE
+    return Concern.PROTOCOL if name in titles() else Concern.PROMISES
+
+
+def about(concern: Concern, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
+    """Pick the verdicts of one concern."""
+    return {name: verdict for name, verdict in verdicts.items() if concern_of(name) is concern}

@@ -9,13 +9,11 @@ from rich.console import Console
 from headrace import HeadraceError, HistoryFormatError
 from headrace.histories import header_of
 from headrace.history import History
-from headrace_cli.options.history_option import SIMULATED, write_history
+from headrace_cli.reruns.moments import Until, cut, measure, print_rates, print_until
 from headrace_cli.reruns.reruns import ReplayOptions, Rerun
-from headrace_cli.reruns.until import Until, cut, print_until
-from headrace_cli.reruns.when import measure, print_rates
 from headrace_cli.targets.loading import load_target
 from headrace_cli.terminal.documents import invariants_document
-from headrace_cli.terminal.files import OutputFiles
+from headrace_cli.terminal.files import SIMULATED, OutputFiles, write_history
 from headrace_cli.terminal.render import (
     print_error,
     print_heading,

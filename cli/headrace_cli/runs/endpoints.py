@@ -10,7 +10,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
-from headrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress, HeadraceError
+from headrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
+from headrace_cli.terminal.exit import WrongOptionError
 
 if TYPE_CHECKING:
     from headrace.spark.jobs.supervision import Status
@@ -33,20 +34,6 @@ _COMPUTATION_METRICS: tuple[tuple[str, str, str, Callable[[ComputationProgress],
 )  # fmt: skip
 
 
-class PortError(HeadraceError):
-    """The endpoints cannot listen. Fields: host, port, reason."""
-
-    def __init__(self, host: str, port: int, reason: str) -> None:
-        super().__init__(host, port, reason)
-        self.host, self.port, self.reason = host, port, reason
-
-    def __str__(self) -> str:
-        """Name the address, the reason and the remedy."""
-        return (
-            f"cannot listen on {self.host}:{self.port}: {self.reason}. Choose others with --host and --port"
-        )
-
-
 @contextmanager
 def endpoints(host: str, port: int, status: "Callable[[], Status]") -> Iterator[int]:
     """Answer within, and yield the port.
@@ -57,7 +44,7 @@ def endpoints(host: str, port: int, status: "Callable[[], Status]") -> Iterator[
         status: returns how the job is.
 
     Raises:
-        PortError: the address cannot be used.
+        WrongOptionError: the address cannot be used.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -77,7 +64,8 @@ def endpoints(host: str, port: int, status: "Callable[[], Status]") -> Iterator[
     try:
         server = ThreadingHTTPServer((host, port), Handler)
     except (OSError, OverflowError) as error:
-        raise PortError(host, port, str(error)) from error
+        remedy = "Choose others with --host and --port"
+        raise WrongOptionError(f"cannot listen on {host}:{port}", str(error), remedy) from error
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

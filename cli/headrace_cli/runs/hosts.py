@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headrace import SECOND, ComputationProgress, HeadraceError, Pipeline
+from headrace import SECOND, ComputationProgress, Pipeline
 from headrace.histories import Header, header_of
 from headrace.history import Event, FaultStruck, History
-from headrace_cli.options.history_option import SIMULATED
+from headrace_cli.terminal.exit import WrongOptionError
+from headrace_cli.terminal.files import SIMULATED
 from headrace_cli.terminal.live_progress import RunProgress
 from headrace_cli.terminal.signals import stop_requested
 from headrace_properties.checkers import Judge, engine_checkers, judge
@@ -58,18 +59,6 @@ class HostName(enum.StrEnum):
     SIM = "sim"
     SPARK = "spark"
     REFERENCE = "reference"
-
-
-class HostError(HeadraceError):
-    """A host cannot run this. Fields: host, problem, remedy."""
-
-    def __init__(self, host: str, problem: str, remedy: str) -> None:
-        super().__init__(host, problem, remedy)
-        self.host, self.problem, self.remedy = host, problem, remedy
-
-    def __str__(self) -> str:
-        """State the reason and the remedy."""
-        return f"--on {self.host}: {self.problem}. {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +196,7 @@ def run_on_reference(pipeline: Pipeline, feed: Feed, options: HostOptions, progr
     """Run one record at a time, without distribution: the result that every other host should reproduce.
 
     Raises:
-        HostError: faults are wanted.
+        WrongOptionError: faults are wanted.
         HeadraceError: user code or input failed.
     """
     _refuse_faults("reference", options)
@@ -238,14 +227,14 @@ def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress:
     SIGINT, SIGTERM or SIGHUP ends it after the current micro-batch.
 
     Raises:
-        HostError: faults are wanted, or Spark is not installed.
+        WrongOptionError: faults are wanted, or Spark is not installed.
         HeadraceError: there is no Java, or the pipeline needs something that Spark cannot do.
     """
     _refuse_faults("spark", options)
     try:
         from headrace import spark as host  # noqa: PLC0415  an extra, and slow to import
     except ImportError as error:
-        raise HostError("spark", str(error), "Or run it on sim or reference") from error
+        raise WrongOptionError("--on spark", str(error), "Or run it on sim or reference") from error
     progress.advance(0.0, "starting Spark")
     events = [(entry.address, entry.event) for entry in feed.entries]
 
@@ -292,8 +281,10 @@ def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress:
 
 def _refuse_faults(host: str, options: HostOptions) -> None:
     if options.faults:
-        raise HostError(
-            host, "faults can be made in the simulated cluster only", "Leave out --faults, or use --on sim"
+        raise WrongOptionError(
+            f"--on {host}",
+            "faults can be made in the simulated cluster only",
+            "Leave out --faults, or use --on sim",
         )
 
 

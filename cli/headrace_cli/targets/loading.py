@@ -14,6 +14,7 @@ from types import ModuleType
 
 from headrace import Pipeline
 from headrace.api.versions import check_versions
+from headrace_cli.options.option_groups import DEFAULT_FEED
 from headrace_properties.drawn_feeds import feed_function
 from headrace_properties.pipeline_target import PipelineTarget, failure_told, pipeline_target
 from headrace_properties.promises import Promise, check_promises
@@ -21,7 +22,6 @@ from headrace_properties.search.limits import CodeLimits, OverrunError
 from headrace_properties.target import TargetError, source_in
 from headrace_sim import SOUND, Protocol
 
-DEFAULT_FEED = "feed"
 PROMISES = "promises"
 """The name of a module's list of promises."""
 

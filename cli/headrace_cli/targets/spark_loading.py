@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from headrace import OptionsError, Pipeline
-from headrace_cli.options.confinement import names_of
-from headrace_cli.options.invariants import invariants_named
-from headrace_cli.targets.loading import DEFAULT_FEED, load_named, load_target, picked
+from headrace import Pipeline
+from headrace_cli.options.names import invariants_named, names_of
+from headrace_cli.options.option_groups import DEFAULT_FEED
+from headrace_cli.options.target_options import TargetOptions
+from headrace_cli.targets.loading import load_named, load_target, picked
 from headrace_properties.pipeline_target import Search
 from headrace_properties.search.limits import CodeLimits
 from headrace_properties.target import TargetError, spark_source
 from headrace_properties.target_kinds import TargetKind, check_allowed
-from headrace_sim.deliveries import FeedSource
-from headrace_sim.spark.declares import Declares
 
 if TYPE_CHECKING:
     from headrace_properties.program_trials import ProgramTrials
@@ -31,47 +30,8 @@ if TYPE_CHECKING:
     from headrace_sim.spark.client.scripts import Script
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SparkOptions:
-    """What is known of a Spark job, as the command line has it.
-
-    Attributes:
-        schemas: Of its input.
-        feed_name: What its module calls its rows.
-        keys: Of tables: ``table=column,column``.
-        promises: Those to judge by; none: all.
-        allow: On what its outcome may depend.
-        allow_unknown: Promises that need not be tested.
-        duplicates: Whether the source may deliver a row twice.
-        samples: Files with rows of its input: ``name=file``, or a file alone.
-        versions: That before, from whose checkpoint it is to go on; one at most.
-    """
-
-    schemas: Sequence[str]
-    feed_name: str
-    keys: Sequence[str]
-    promises: Sequence[str]
-    allow: str
-    allow_unknown: str
-    duplicates: bool
-    samples: Sequence[str] = ()
-    versions: Sequence[str] = ()
-
-    @property
-    def meant(self) -> Declares:
-        """What it declares besides what its module does."""
-        return Declares(source=FeedSource(once=False if self.duplicates else None))
-
-    @property
-    def version(self) -> str:
-        """Return that before, or "". Raise `OptionsError` if there are several."""
-        if len(self.versions) > 1:
-            raise OptionsError("version", ", ".join(self.versions), "one name: of the version before")
-        return next(iter(self.versions), "")
-
-
 def spark_trials(
-    name: str, search: Search, options: SparkOptions, limits: CodeLimits, laboratory: "Laboratory | None"
+    name: str, search: Search, options: TargetOptions, limits: CodeLimits, laboratory: "Laboratory | None"
 ) -> "SparkTrials":
     """Load a Spark job or sink, and say how it is tried.
 
@@ -86,13 +46,13 @@ def spark_trials(
         HeadraceError: The target is not there, is no Spark job, or PySpark is missing.
 
     """
-    schemas, samples = schemas_named(name, options.schemas), _samples(options.samples)
+    schemas, samples = schemas_named(name, options.schema or ()), _samples(options.sample or ())
 
     def target_of(seed: int) -> "SparkTarget":
         target = load_spark_target(
-            name, schemas, options.feed_name, seed, options.keys, samples, laboratory, options.version
+            name, schemas, options.feed, seed, options.keys or (), samples, laboratory, options.version
         )
-        promises = picked(name, target.promises, options.promises)
+        promises = picked(name, target.promises, options.promise or ())
         return dataclasses.replace(target, promises=promises, limits=limits).declaring(options.meant)
 
     target = target_of(search.seed)
@@ -100,7 +60,7 @@ def spark_trials(
     from headrace_properties.spark_jobs.named_targets import causes_named  # noqa: PLC0415
     from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
 
-    source = spark_source(name, schemas, options.feed_name, target.keys, samples)
+    source = spark_source(name, schemas, options.feed, target.keys, samples)
     source = structs.replace(source, version=options.version, **batches_and_server(laboratory))
     names = names_of(options.allow)
     check_allowed(names, target.kind)
@@ -115,7 +75,7 @@ def program_trials(
     module: ModuleType,
     query: str,
     search: Search,
-    options: SparkOptions,
+    options: TargetOptions,
     limits: CodeLimits,
     laboratory: "Laboratory | None",
 ) -> "ProgramTrials":
@@ -140,10 +100,10 @@ def program_trials(
 
     names = names_of(options.allow)
     given = ProgramInput(
-        feed_name=options.feed_name,
-        keys=keys_named(options.keys),
+        feed_name=options.feed,
+        keys=keys_named(options.keys or ()),
         declares=options.meant,
-        samples=_samples(options.samples),
+        samples=_samples(options.sample or ()),
         limits=limits,
     )
     how = TrialOptions(
@@ -156,7 +116,7 @@ def program_trials(
     trials = trials_of_program(script, module, given, how, query)
     for part in trials.parts:
         part.target = dataclasses.replace(
-            part.target, promises=picked(script.name, part.target.promises, options.promises)
+            part.target, promises=picked(script.name, part.target.promises, options.promise or ())
         )
         part.allow_unknown = invariants_named(options.allow_unknown, (), part.target.promises)
     return trials

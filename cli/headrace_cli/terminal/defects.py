@@ -13,13 +13,13 @@ import tempfile
 import traceback
 from importlib.metadata import PackageNotFoundError, version
 
+from headrace_cli.terminal.consoles import error_console
+
 _ISSUES = "https://github.com/headrace/headrace/issues"
 
 
 def report_defect(error: BaseException) -> None:
     """Write a report of a defect to a file, and say on stderr whose defect it is, and where the file lies."""
-    from headrace_cli.terminal.consoles import error_console  # noqa: PLC0415  costly, and seldom needed
-
     what = traceback.format_exception_only(error)[-1].strip()
     said = f"Error: {what}\nThis is a defect of Headrace, not of your job, and no verdict."
     text = _report(error)

@@ -5,13 +5,15 @@ Rule of this file: a document is made from the commands' values as they are; see
 
 import dataclasses
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import msgspec
+from rich.console import Console
 
 from headrace import MAX_TIME, MIN_TIME, ComputationProgress
+from headrace_cli.terminal.consoles import output_console
 from headrace_properties.explain.descriptions import titles
 from headrace_properties.findings import Finding
 from headrace_properties.printable import path_text, printable_json
@@ -30,6 +32,14 @@ def print_document(document: Any) -> None:
     """Write a document, made of any values, to stdout: indented, and as UTF-8 whatever the terminal's encoding."""
     sys.stdout.buffer.write(printable_json(document) + b"\n")
     sys.stdout.flush()
+
+
+def show(document: Callable[[], Any], tell: Callable[[Console], None], *, as_json: bool) -> None:
+    """Print a result on stdout: as one JSON document, or for people."""
+    if as_json:
+        print_document(document())
+    else:
+        tell(output_console())
 
 
 def fields_of(value: object, *names: str) -> dict[str, Any]:

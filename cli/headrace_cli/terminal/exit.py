@@ -1,20 +1,18 @@
 """End a command: its exit code, and the reports of errors and signals.
 
 Rules of this file: an error that Headrace raises on purpose is one message on stderr and exit code 2, never a
-traceback. Anything else that escapes is our own bug: `headrace_cli.main` reports it, with exit code 70.
+traceback. Anything else that escapes is our own bug, with exit code 70.
 """
 
 import enum
 import signal
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from traceback import walk_tb
-
-import typer
 
 from headrace import HeadraceError
 from headrace_cli.terminal.consoles import error_console
-from headrace_cli.terminal.signals import signal_of
+from headrace_cli.terminal.defects import report_defect
+from headrace_cli.terminal.signals import STOPPED
 from headrace_properties.search.guard import EndsProcessError
 from headrace_properties.search.judging import violations
 from headrace_properties.search.limits import OverrunError
@@ -48,9 +46,7 @@ RESULT_WORDS = {
     ExitCode.HOLDS: "holds",
     ExitCode.VIOLATED: "violated",
     ExitCode.UNKNOWN: "unknown",
-    ExitCode.HUNG_UP: "hung up",
-    ExitCode.INTERRUPTED: "interrupted",
-    ExitCode.TERMINATED: "terminated",
+    **{ExitCode(128 + number): word for number, word in STOPPED.items()},
 }
 """The code's name in ``--json``."""
 
@@ -68,7 +64,7 @@ class UnknownChoiceError(HeadraceError):
 
 
 class WrongOptionError(HeadraceError):
-    """An option or argument has an unusable value, or goes with no other. Fields: option, problem, remedy."""
+    """Something on the command line is of no use: a value, or a file that it names. Fields: option, problem, remedy."""
 
     def __init__(self, option: str, problem: str, remedy: str) -> None:
         super().__init__(option, problem, remedy)
@@ -77,18 +73,6 @@ class WrongOptionError(HeadraceError):
     def __str__(self) -> str:
         """Name the option, the problem and the remedy."""
         return f"{self.option}: {self.problem}. {self.remedy}"
-
-
-class UnknownWithoutError(HeadraceError):
-    """``--without`` does not accept this. Fields: name, known."""
-
-    def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        super().__init__(name, known)
-        self.name, self.known = name, known
-
-    def __str__(self) -> str:
-        """List what can be left out."""
-        return f"--without accepts only {' or '.join(self.known)}, not {self.name}"
 
 
 class UnwritableFileError(HeadraceError):
@@ -111,31 +95,19 @@ class ExistingFileError(UnwritableFileError):
         return f"{super().__str__()}, or replace this one with --force"
 
 
-@contextmanager
-def tidy_errors() -> Iterator[None]:
-    """Turn a `HeadraceError`, and user code that ends the command, into one message on stderr and exit code 2.
-
-    A signal becomes 128 plus its number.
-    """
-    try:
-        yield
-    except HeadraceError as error:
+def ended_by(error: BaseException) -> ExitCode:
+    """Say on stderr what has ended a command, and return its exit code: an error, user code that ends it, or a defect."""
+    if isinstance(error, HeadraceError):
         print_stop(error)
-        raise typer.Exit(ExitCode.WRONG_USE) from error
-    except (SystemExit, OverrunError) as end:
-        if not any(is_users_file(frame.f_code.co_filename) for frame, _ in walk_tb(end.__traceback__)):
-            raise
-        said = (
-            str(end)
-            if isinstance(end, OverrunError | EndsProcessError)
-            else f"your code raises SystemExit({end})"
-        )
-        error_console().print(f"Error: {said}", soft_wrap=True)
-        raise typer.Exit(ExitCode.WRONG_USE) from end
-    except KeyboardInterrupt as stop:
-        code = ExitCode(128 + signal_of(stop))
-        error_console().print(f"{RESULT_WORDS[code].capitalize()}.")
-        raise typer.Exit(code) from stop
+        return ExitCode.WRONG_USE
+    frames = (frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__))
+    if not (isinstance(error, SystemExit | OverrunError) and any(map(is_users_file, frames))):
+        report_defect(error)
+        return ExitCode.DEFECT
+    told = isinstance(error, OverrunError | EndsProcessError)
+    said = str(error) if told else f"your code raises SystemExit({error})"
+    error_console().print(f"Error: {said}", soft_wrap=True)
+    return ExitCode.WRONG_USE
 
 
 def print_stop(error: HeadraceError) -> None:

@@ -12,6 +12,8 @@ from typing import Annotated
 import typer
 
 from headrace import HeadraceError
+from headrace.histories import Header, save_history
+from headrace.history import Event
 from headrace_cli.terminal.exit import ExistingFileError, ExitCode, UnwritableFileError, print_stop
 from headrace_properties.whole_files import is_device, write_whole
 
@@ -97,3 +99,18 @@ class OutputFiles:
 def write_bytes(data: bytes) -> Callable[[Path], object]:
     """Make what `OutputFiles.write` asks for from the content."""
     return lambda path: path.write_bytes(data)
+
+
+HISTORY = "--history"
+SIMULATED = "the simulated cluster"
+
+HistoryOption = Annotated[
+    Path | None,
+    typer.Option(HISTORY, metavar="FILE.jsonl", help="Save what happened, for [bold]headrace check[/]."),
+]
+
+
+def write_history(files: OutputFiles, path: Path | None, history: Iterable[Event], header: Header) -> None:
+    """Write a History if requested; a file that cannot be written is reported, and the result is still shown."""
+    if path is not None:
+        files.write(path, HISTORY, lambda place: save_history(place, history, header))

@@ -4,7 +4,7 @@ Rule of this file: what comes from a run or from a user is printed as it is, nev
 """
 
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from rich.console import Console
@@ -59,11 +59,15 @@ def print_result(console: Console, text: str, code: ExitCode) -> None:
     print_text(console, text, style=_STYLES.get(code, "bold yellow"))
 
 
-def plain_table(*columns: str, numbers: Collection[str] = ()) -> Table:
+def plain_table(
+    *columns: str, numbers: Collection[str] = (), rows: Iterable[Sequence[str | Text]] = ()
+) -> Table:
     """Make a table without a frame, which survives being copied. ``numbers``: the columns to align right."""
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(column, justify="right" if column in numbers else "left")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

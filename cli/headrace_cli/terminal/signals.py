@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPED = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
+"""The signals that end a command, and what it then is."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -62,7 +63,7 @@ class StopRequest:
 def stop_requested() -> Iterator[StopRequest]:
     """Note the first signal within instead of stopping at once; a second one stops at once."""
     request = StopRequest()
-    with _handled(request._take, _SIGNALS):
+    with _handled(request._take, tuple(STOPPED)):
         yield request
 
 

@@ -1,0 +1,70 @@
+"""Invariants, promises and parts of the protocol that are named on the command line."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from headrace import Pipeline
+from headrace_cli.terminal.exit import WrongOptionError
+from headrace_properties.checkers import all_checkers
+from headrace_properties.checkers.invariant_catalogue import is_about_code
+from headrace_properties.promises import Promise
+from headrace_properties.proof.mutants import MUTANTS
+from headrace_properties.user_code.habits import Habit
+from headrace_sim import SOUND, Protocol
+
+ALL = "all"
+
+_PREFIX = "without "
+_LACKING = tuple(name.removeprefix(_PREFIX) for name in MUTANTS if name.startswith(_PREFIX))
+"""What ``--without`` can leave out: mutants by what they lack."""
+
+_HELP = f"Leave this part out of the protocol, to see what it prevents: {', '.join(_LACKING)}."
+WithoutOption = Annotated[str | None, typer.Option(metavar="WHAT", help=_HELP)]
+
+
+def protocol_without(name: str | None) -> Protocol:
+    """Return the sound protocol, or the one that lacks the named part.
+
+    Args:
+        name: what it lacks, such as ``sequencers``; ``None``: nothing.
+
+    Raises:
+        WrongOptionError: there is no protocol that lacks just this.
+    """
+    if name is None:
+        return SOUND
+    if name not in _LACKING:
+        raise WrongOptionError(
+            "--without", f"there is no part {name!r} to leave out", f"It takes {' or '.join(_LACKING)}"
+        )
+    return MUTANTS[_PREFIX + name]
+
+
+def names_of(option: str) -> list[str]:
+    """Return the names in an option's value, which commas separate."""
+    return [name.strip() for name in option.split(",") if name.strip()]
+
+
+def invariants_named(
+    names: str, versions: Sequence[Pipeline], promises: Sequence[Promise] = ()
+) -> tuple[str, ...]:
+    """Read a comma-separated list of names; ``all`` means every one that applies to a pipeline's versions; a job has none.
+
+    Choice: ``all`` means invariants, and the question whether state may grow; a promise that nothing exercises has to be named.
+
+    Raises:
+        WrongOptionError: there is none of a name.
+    """
+    checkers = (checker.name for checker in all_checkers(versions) if not is_about_code(checker.name))
+    known = (*checkers, str(Habit.GROWTH.kind)) if versions else ()
+    own = tuple(promise.name for promise in promises)
+    wanted = tuple(names_of(names))
+    for name in wanted:
+        if name not in (*known, *own, ALL):
+            known_names = f"Valid names: {', '.join((*known, *own))}"
+            raise WrongOptionError(
+                f"--allow-unknown {name}", "there is no such invariant or promise", known_names
+            )
+    return (*known, *(name for name in wanted if name in own)) if ALL in wanted else wanted
