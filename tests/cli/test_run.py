@@ -111,8 +111,8 @@ def test_for_inputs_of_different_length_the_common_part_is_compared(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The reference is given three days of flights, the cluster the first two.
-    monkeypatch.setattr("headrace_cli.runs.jobs.YEAR", (date(2013, 1, 1), date(2013, 1, 4)))
-    monkeypatch.setattr("headrace_cli.runs.jobs.SIMULATED_UNTIL", date(2013, 1, 3))
+    monkeypatch.setattr("headrace_scenarios.shipped.YEAR", (date(2013, 1, 1), date(2013, 1, 4)))
+    monkeypatch.setattr("headrace_scenarios.shipped.SIMULATED_UNTIL", date(2013, 1, 3))
     result = run("run", "zeitgeist", "--on", "reference", "--compare", "sim")
     assert result.exit_code == 0
     assert "SAME OUTPUT: reference and sim agree on each of" in result.stdout

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.rig import VIEWS, Run, plain
+from tests.cli.rig import VIEWS, Run
 
 pytestmark = pytest.mark.spark
 
@@ -72,17 +72,3 @@ def test_a_promise_is_judged_on_the_history_of_the_real_run(views: Path, run: Ru
     result = run("verify", "promised:pipeline", "--on", "spark", "--json")
     assert result.exit_code == 1, result.output
     assert json.loads(result.stdout)["findings"][0]["kind"] == "nothing_is_counted"
-
-
-@pytest.mark.usefixtures("views")
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--on", "spark", "--master", "local[2]"), "option master='local[2]': expected left out for a pipeline on Spark"),
-        (("--on", "spark", "--examples", "9"), "option examples=9: expected left out for a pipeline on Spark"),
-        (("--on", "both"), "on='both': expected given for a Spark job"),
-    ],
-)  # fmt: skip
-def test_what_it_does_not_heed_is_refused(arguments: tuple[str, ...], says: str, run: Run) -> None:
-    result = run("verify", "views:pipeline", *arguments)
-    assert (result.exit_code, says in " ".join(plain(result.stderr).split())) == (2, True), result.stderr

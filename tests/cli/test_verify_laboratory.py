@@ -362,12 +362,6 @@ def build(spark):
     assert run("replay", finding["replay_file"]).exit_code == 1
 
 
-def test_both_engines_are_for_spark_jobs(run: Run) -> None:
-    result = run("verify", "headrace_scenarios.zeitgeist:pipeline", "--on", "both")
-    assert result.exit_code == 2
-    assert "given for a Spark job" in result.output
-
-
 def living(session: int) -> list[str]:
     """Return the processes of a session that live, each as the kernel names it."""
     stats = []
