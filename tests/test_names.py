@@ -1,4 +1,4 @@
-"""One name, one meaning: no two files and no two public classes of `headrace_properties` and `headrace_cli` share a name."""
+"""One name, one meaning: no two files and no two public classes share a name."""
 
 import ast
 from collections import defaultdict
@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("properties", "cli")
+ROOMS = ("core", "sim", "properties", "scenarios", "benchmarks", "cli")
+# Both names are public, or written into files: a new one would break users' code or their recorded runs.
+KEPT = {
+    "Moment": ["sim/headrace_sim/steps.py", "properties/headrace_properties/promises/moment.py"],
+    "SourceWatermark": ["core/headrace/histories/header.py", "core/headrace/wire/effects.py"],
+}
 
 
 def modules(root: Path) -> list[Path]:
@@ -35,14 +40,15 @@ def shared(root: Path) -> dict[str, list[str]]:
 
 
 def test_each_file_and_each_public_class_has_a_name_of_its_own() -> None:
-    assert len(modules(ROOT)) > 200
-    assert shared(ROOT) == {}
+    assert len(modules(ROOT)) > 500
+    assert shared(ROOT) == KEPT
 
 
 @pytest.mark.parametrize(
     ("other", "text", "twice"),
     [
         ("cli/judging.py", "", "judging.py"),
+        ("benchmarks/judging.py", "", "judging.py"),
         ("properties/room/other.py", "class Step: ...", "Step"),
         ("properties/room/other.py", "class _Step: ...\ndef step(): ...", ""),
         ("properties/room/__init__.py", "", ""),
