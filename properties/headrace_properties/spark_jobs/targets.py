@@ -62,14 +62,13 @@ from headrace_sim.spark.sinks import (
     SinkFinding,
     SinkReport,
     UnfollowableSinkError,
-    check_sink,
-    try_fault,
 )
 from headrace_sim.spark.sinks.processes import SinkFunction
+from headrace_sim.spark.sinks.sink_check import SinkCheck
 from headrace_sim.spark.sinks.sink_reports import Progress
 from headrace_sim.spark.sinks.sink_runs import Sight, SinkFailsError, Watcher
 from headrace_sim.spark.sinks.story import OtherRows
-from headrace_sim.spark.sinks.trial import check_sink_of, try_fault_of, undisturbed_run
+from headrace_sim.spark.sinks.trial import sink_of, undisturbed_run
 
 _REFUSED = re.compile("output mode", re.IGNORECASE)
 """What Spark says of a query whose output mode does not fit its operators, or its sink."""
@@ -220,12 +219,10 @@ class SparkTarget:
         if self.job.sink.function is None:
             return self._written(review)
         judge = self._judge()
-        sink = check_sink(
-            *self.sink_call(), prepare=self.prepare_call(), overtaken=overtaken, keys=self.keys, rows_of=self._rows_of(),
-            allow=self._allowed_of_sink(allow), filters=self._filters, source=self.job.declares.source,
-            new_checkpoint=self.job.declares.new_checkpoint, state=self.job.state, revised=self._revised(), progress=progress,
-            watcher=judge.watcher,
-        )  # fmt: skip
+        check = self._check(
+            allow, judge.watcher, revised=self._revised(), new_checkpoint=self.job.declares.new_checkpoint
+        )
+        sink = check.run(progress, overtaken=overtaken)
         findings, unknown = (judged.findings, judged.unknown) if judged else ((), ())
         if not any(self._outputs()):
             unknown = (*unknown, NO_ROW)
@@ -252,23 +249,16 @@ class SparkTarget:
         judge = self._judge()
         own = f"paths and tables were the trials' own{laboratory.reached}"
         told = f"Spark {self._spark} ran it as it is; {own}"
-        tried = laboratory.sink(self.job, self.feed, self.keys)
         reader = laboratory.reader
         if reader is not None:
             reader.promises = self.promises
         try:
-            sink = check_sink_of(
-                tried,
-                overtaken=overtaken
-                and self.job.sink.function is not None,  # else Spark itself refuses the first one
-                rows_of=self._rows_of(),
-                allow=self._allowed_of_sink(allow),
-                source=UNSAID if laboratory.batches else self.job.declares.source,
-                new_checkpoint=False if is_for_looking(self.job) else self.job.declares.new_checkpoint,
-                progress=progress,
-                processes=laboratory.sparks,
-                watcher=judge.watcher,
+            new_checkpoint = False if is_for_looking(self.job) else self.job.declares.new_checkpoint
+            check = self._check(
+                allow, judge.watcher, new_checkpoint=new_checkpoint, processes=laboratory.sparks
             )
+            # Without a function, Spark itself refuses the first one:
+            sink = check.run(progress, overtaken=overtaken and self.job.sink.function is not None)
         except SinkFailsError as error:
             if missing := _MISSING.search(error.message):
                 jar = f"the Spark that is installed lacks {missing[1]}. Put its jar beside Spark's own: pyspark/jars"
@@ -281,10 +271,9 @@ class SparkTarget:
             return SparkReport(self.name, None, None, (refusal,), notes=(told,))
         if self.job.state is not None and REMOTE in self.job.state.settings.values:
             told += ". It is a client of Spark Connect, and had a classic session"
-        told += laboratory.went_on(tried, len(sink.effects))
-        told += "; rows that it delivers again were not tried" * (
-            self.job.declares.source.once is False and bool(laboratory.batches)
-        )
+        told += laboratory.went_on(check.sink, len(sink.effects))
+        may_repeat = self.job.declares.source.once is False
+        told += "; rows that it delivers again were not tried" * (may_repeat and bool(laboratory.batches))
         findings = ranked([*self._broken(judge, sink), *self._shown(sink), *review.findings])
         asked = judge.asked()
         unknown = (*sink.unknown, *untested(asked, allow_unknown))
@@ -399,21 +388,23 @@ class SparkTarget:
     def try_fault(
         self, fault: SinkFault, watcher: Watcher | None = None, rows: OtherRows | None = None
     ) -> OneTrial:
-        """Try the sink under one fault, on the job's output. ``watcher``: told what is seen. ``rows``: as in `try_fault`.
+        """Try the sink under one fault, on the job's output. ``watcher``: told what is seen. ``rows``: as in `SinkCheck.one`.
 
         Raises:
             JobFailsError: As `verify` does; so are the others.
 
         """
+        return self._check((), watcher).one(fault, rows)
+
+    def _check(self, allow: Collection[Cause], watcher: Watcher | None, **how: Any) -> SinkCheck:
+        """Return the trials of the sink, simulated or on the real Spark. ``how``: more fields of `SinkCheck`."""
+        how |= {"rows_of": self._rows_of(), "allow": self._allowed_of_sink(allow), "watcher": watcher}
+        own_source = self.laboratory is not None and self.laboratory.batches > 0
+        how["source"] = UNSAID if own_source else self.job.declares.source
         if self.laboratory is not None:
-            sink = self.laboratory.sink(self.job, self.feed, self.keys)
-            return try_fault_of(sink, fault, self._rows_of(), self._allowed_of_sink(()), watcher, rows)
-        return try_fault(
-            *self.sink_call(), fault, prepare=self.prepare_call(), keys=self.keys, rows_of=self._rows_of(),
-            allow=self._allowed_of_sink(()), filters=self._filters, state=self.job.state,
-            source=self.job.declares.source,
-            watcher=watcher, rows=rows,
-        )  # fmt: skip
+            return SinkCheck(self.laboratory.sink(self.job, self.feed, self.keys), **how)
+        sink = sink_of(*self.sink_call(), self.prepare_call(), self.keys, self.job.state)
+        return SinkCheck(sink, filters=self._filters, **how)
 
     @property
     def _filters(self) -> bool:

@@ -9,9 +9,9 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.sinks.parallel_trials import in_order
 from headrace_sim.spark.sinks.processes import SIMULATED, AttemptHost, Sink
+from headrace_sim.spark.sinks.sink_check import SinkCheck
 from headrace_sim.spark.sinks.sink_reports import SinkReport
 from headrace_sim.spark.sinks.sink_runs import UnfollowableSinkError
-from headrace_sim.spark.sinks.trial import check_sink_of
 
 SCHEMA = t.StructType([t.StructField("id", t.LongType())])
 
@@ -22,7 +22,7 @@ def appended(df: object, _batch: int) -> None:
 
 
 def checked(processes: int) -> SinkReport:
-    return check_sink_of(Sink(appended, SCHEMA, (((1,),), ((2,),)), None), processes=processes)
+    return SinkCheck(Sink(appended, SCHEMA, (((1,),), ((2,),)), None), processes=processes).run()
 
 
 def test_the_report_does_not_depend_on_how_many_share_the_trials() -> None:

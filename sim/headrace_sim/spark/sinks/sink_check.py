@@ -99,10 +99,14 @@ class SinkCheck:
     """The trials of one sink."""
 
     sink: Sink
-    ignore: frozenset[str]
-    rows_of: RowsOf = RowsOf.SOURCE
-    allow: frozenset[str] = frozenset()
+    # destinations that need not be the same, such as a log of attempts: ``out.db: attempts``
+    ignore: Collection[str] = frozenset()
+    rows_of: RowsOf = RowsOf.SOURCE  # where the rows come from: a source may deliver them in other batches
+    # what is meant of what the undisturbed run loses: ``batching``, ``order``, ``loss``
+    allow: Collection[str] = frozenset()
+    # the numbers of rows, over all batches, of which the second one is a newer result for the key of the first one
     revised: Sequence[tuple[int, int]] = ()
+    # whether it is judged what a new checkpoint, or an older one, does; False: not tried; None: told in a note
     new_checkpoint: bool | None = None
     findings: dict[Any, SinkFinding] = field(default_factory=dict)
     questions: dict[str, SinkQuestion] = field(default_factory=dict)
@@ -116,13 +120,22 @@ class SinkCheck:
     doubled: dict[str, str] = field(
         default_factory=dict
     )  # what is there twice in a trial, where nothing can be compared
-    processes: int = 1
-    watcher: Watcher | None = None
-    filters: bool = False
-    source: FeedSource = UNSAID
+    processes: int = 1  # how many share the trials, each with a host like the sink's
+    watcher: Watcher | None = None  # told what is seen
+    filters: bool = False  # whether the query before the sink may leave no row of a batch
+    source: FeedSource = UNSAID  # what the source promises
 
-    def run(self, progress: Progress | None, *, overtaken: bool) -> SinkReport:
-        """Make all trials, until ``progress`` asks to stop."""
+    def run(self, progress: Progress | None = None, *, overtaken: bool = True) -> SinkReport:
+        """Make all trials.
+
+        Args:
+            progress: Called after each; a true result stops the search.
+            overtaken: Whether a process that was replaced may go on (a zombie). Leave it out if something else fences it off.
+
+        Raises:
+            UnfollowableSinkError: If it does something that cannot be simulated.
+
+        """
         self.progress = progress
         try:
             return self._searched(progress, overtaken=overtaken)
@@ -606,7 +619,7 @@ class SinkCheck:
         for one, other in usual.joins:
             lost = drawn.get(one, set()) - drawn.get(other, set())
             same = all(found.get(name) == usual.contents.get(name) for name, _ in (one, other))
-            if lost and same and not self.ignore & {one[0], other[0]}:
+            if lost and same and not {one[0], other[0]}.intersection(self.ignore):
                 self._add(story.apart(one, other, min(lost), usual.names))
 
     def _drawn(self, usual: ExpectedContents) -> frozenset[str]:

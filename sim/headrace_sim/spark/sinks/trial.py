@@ -5,27 +5,19 @@ each write, rename or removal of a file, each ``df.write``, each HTTP request. T
 of each batch, and compares what is left with what the undisturbed run left. Every point is tried; nothing is sampled.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import types as t
 
-from headrace_sim.deliveries import UNSAID, FeedSource
 from headrace_sim.spark.client.connect_answers import SessionState
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.sink_faults import SinkFault
-from headrace_sim.spark.sinks.lost_rows import (
-    RowsOf,
-)
 from headrace_sim.spark.sinks.processes import Sink, SinkFunction
 from headrace_sim.spark.sinks.sink_check import SinkCheck
 from headrace_sim.spark.sinks.sink_reports import OneTrial, Progress, SinkReport
-from headrace_sim.spark.sinks.sink_runs import (
-    Trial,
-    Watcher,
-    undisturbed,
-)
+from headrace_sim.spark.sinks.sink_runs import Trial, undisturbed
 from headrace_sim.spark.sinks.story import OtherRows
 
 
@@ -35,18 +27,11 @@ def check_sink(
     schema: str | t.StructType,
     *,
     prepare: Callable[[], Any] | None = None,
-    overtaken: bool = True,
-    ignore: Sequence[str] = (),
     keys: Mapping[str, Sequence[str]] | None = None,
-    rows_of: RowsOf = RowsOf.SOURCE,
-    allow: Collection[str] = (),
-    source: FeedSource = UNSAID,
-    new_checkpoint: bool | None = None,
-    filters: bool = False,
     state: SessionState | None = None,
-    revised: Sequence[tuple[int, int]] = (),
     progress: Progress | None = None,
-    watcher: Watcher | None = None,
+    overtaken: bool = True,
+    **how: Any,
 ) -> SinkReport:
     """Check that each row is in its place exactly once, whatever happens to the process that runs the sink.
 
@@ -58,18 +43,11 @@ def check_sink(
         batches: The rows of each micro-batch, as tuples, dicts or ``Row`` values.
         schema: Their schema.
         prepare: Called once in each new directory, before the first batch; it makes tables that the function takes for granted.
-        overtaken: Whether a process that was replaced may go on (a zombie). Leave it out only if something else fences it off.
-        ignore: Destinations that need not be the same, such as a log of attempts: ``out.db: attempts``.
         keys: The columns by which a connector of ``df.write`` writes that is not in `CONNECTORS`, by table; none: it adds rows.
-        rows_of: Where the rows come from: a source may deliver them in other batches.
-        allow: What is meant of what the undisturbed run loses: ``batching``, ``order``, ``loss``.
-        source: What the source promises.
-        new_checkpoint: Whether it is judged what a new checkpoint, or an older one, does; False: not tried; None: told in a note.
-        filters: Whether the query before the sink may leave no row of a batch.
         state: What the session knows when a driver begins: views, functions, settings.
-        revised: The numbers of rows, over all batches, of which the second one is a newer result for the key of the first one.
-        progress: Called after each trial; a true result stops the search.
-        watcher: Told what is seen.
+        progress: As in `SinkCheck.run`; so is ``overtaken``.
+        overtaken: Whether a zombie may go on.
+        how: Fields of `SinkCheck`.
 
     Raises:
         SinkFailsError: If the function fails in an undisturbed run.
@@ -77,10 +55,7 @@ def check_sink(
         PySparkTypeError: If a row does not fit the schema.
 
     """
-    check = SinkCheck(
-        _sink(function, batches, schema, prepare, keys, state), frozenset(ignore), rows_of, frozenset(allow), revised,
-        new_checkpoint, watcher=watcher, filters=filters, source=source,
-    )  # fmt: skip
+    check = SinkCheck(sink_of(function, batches, schema, prepare, keys, state), **how)
     return check.run(progress, overtaken=overtaken)
 
 
@@ -89,85 +64,26 @@ def try_fault(
     batches: Sequence[Iterable[Any]],
     schema: str | t.StructType,
     fault: SinkFault,
-    *,
     prepare: Callable[[], Any] | None = None,
-    keys: Mapping[str, Sequence[str]] | None = None,
-    rows_of: RowsOf = RowsOf.SOURCE,
-    allow: Collection[str] = (),
-    filters: bool = False,
-    source: FeedSource = UNSAID,
-    state: SessionState | None = None,
-    watcher: Watcher | None = None,
     rows: OtherRows | None = None,
+    **how: Any,
 ) -> OneTrial:
-    """Try a sink under one fault, as `check_sink` tries it under each.
+    """Try a sink under one fault, as `check_sink`, which has these arguments and errors, tries it under each.
 
-    Args:
-        function: As in `check_sink`; so are ``batches``, ``schema`` and ``prepare``.
-        batches: The rows of each micro-batch.
-        schema: Their schema.
-        fault: What happens.
-        prepare: Makes what the function takes for granted.
-        keys: As in `check_sink`; so are ``rows_of`` and ``allow``.
-        rows_of: Where the rows come from.
-        allow: What is meant.
-        filters: As in `check_sink`; so are ``source``, ``state`` and ``watcher``.
-        source: What the source promises.
-        state: What the session knows.
-        watcher: Told what is seen.
-        rows: Rows that are compared with the given ones, if no fault shows what is wrong.
-
-    Raises:
-        SinkFailsError: As `check_sink` does; so is `UnfollowableSinkError`.
-
+    ``rows``: as in `SinkCheck.one`.
     """
-    sink = _sink(function, batches, schema, prepare, keys, state)
-    check = SinkCheck(
-        sink, frozenset(), rows_of, frozenset(allow), watcher=watcher, filters=filters, source=source
-    )
-    return check.one(fault, rows)
+    return SinkCheck(sink_of(function, batches, schema, prepare), **how).one(fault, rows)
 
 
-def try_fault_of(
-    sink: Sink,
-    fault: SinkFault,
-    rows_of: RowsOf = RowsOf.SOURCE,
-    allow: Collection[str] = (),
-    watcher: Watcher | None = None,
-    rows: OtherRows | None = None,
-) -> OneTrial:
-    """Try a sink on its host under one fault, as `try_fault` does."""
-    return SinkCheck(sink, frozenset(), rows_of, frozenset(allow), watcher=watcher).one(fault, rows)
-
-
-def check_sink_of(
-    sink: Sink,
-    *,
-    overtaken: bool = True,
-    rows_of: RowsOf = RowsOf.SOURCE,
-    allow: Collection[str] = (),
-    source: FeedSource = UNSAID,
-    new_checkpoint: bool | None = None,
-    progress: Progress | None = None,
-    processes: int = 1,
-    watcher: Watcher | None = None,
-) -> SinkReport:
-    """Check a sink on its host, as `check_sink` does. ``processes``: how many share the trials, each with a host like it."""
-    check = SinkCheck(
-        sink, frozenset(), rows_of, frozenset(allow), source=source, new_checkpoint=new_checkpoint, processes=processes,
-        watcher=watcher,
-    )  # fmt: skip
-    return check.run(progress, overtaken=overtaken)
-
-
-def _sink(
+def sink_of(
     function: SinkFunction,
     batches: Sequence[Iterable[Any]],
     schema: str | t.StructType,
-    prepare: Callable[[], Any] | None,
-    keys: Mapping[str, Sequence[str]] | None,
-    state: SessionState | None,
+    prepare: Callable[[], Any] | None = None,
+    keys: Mapping[str, Sequence[str]] | None = None,
+    state: SessionState | None = None,
 ) -> Sink:
+    """Return a simulated sink; the arguments are those of `check_sink`."""
     parsed = parse_schema(schema) if isinstance(schema, str) else schema
     rows = tuple(tuple(as_tuple(row, parsed) for row in batch) for batch in batches)
     declared = {table: tuple(name.lower() for name in columns) for table, columns in (keys or {}).items()}
@@ -184,4 +100,4 @@ def undisturbed_run(
     chance: int = 0,
 ) -> Trial:
     """Run a sink once without faults; the arguments and the errors are those of `check_sink`, and ``chance`` of `undisturbed`."""
-    return undisturbed(_sink(function, batches, schema, prepare, keys, state), chance)
+    return undisturbed(sink_of(function, batches, schema, prepare, keys, state), chance)

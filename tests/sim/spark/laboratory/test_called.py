@@ -17,7 +17,7 @@ from headrace_sim.spark.laboratory.laboratory_program import LaboratoryProgram
 from headrace_sim.spark.laboratory.real_drivers import RealDrivers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.processes import Sink
-from headrace_sim.spark.sinks.trial import try_fault_of
+from headrace_sim.spark.sinks.sink_check import SinkCheck
 
 pytestmark = pytest.mark.spark
 
@@ -94,7 +94,7 @@ def test_query_of_a_function_dies_behind_its_write(
     called, job = recorded(found)
     host = RealDrivers(LaboratoryProgram(called, (job,)), jvm, tmp_path)
     fault = SinkFault(SinkFaultKind.KILL, 1, 1)
-    trial = try_fault_of(Sink(job.sink.function, job.input, rows, None, host=host), fault)
+    trial = SinkCheck(Sink(job.sink.function, job.input, rows, None, host=host)).one(fault)
     assert [finding.destination for finding in trial.findings] == ["/out"] * twice
     written = (item for name, items in trial.left.items() if name.startswith("/out") for item in items)
     values = (dict(item) for item in written if isinstance(item, tuple))

@@ -23,10 +23,10 @@ from headrace_sim.spark.pyspark_versions import VERSION
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.points import of_own_source
 from headrace_sim.spark.sinks.processes import Sink
+from headrace_sim.spark.sinks.sink_check import SinkCheck
 from headrace_sim.spark.sinks.sink_effects import Effect
 from headrace_sim.spark.sinks.sink_reports import OneTrial
 from headrace_sim.spark.sinks.sink_runs import UnfollowableSinkError
-from headrace_sim.spark.sinks.trial import check_sink_of, try_fault_of
 from headrace_sim.spark.sinks.write_fence import has_fence
 
 pytestmark = pytest.mark.spark
@@ -99,7 +99,7 @@ def sink_of(jvm: SparkJvm, home: Path, batches: int = 3, *, by_clock: bool = Fal
 
 
 def tried(jvm: SparkJvm, home: Path, fault: SinkFault) -> OneTrial:
-    return try_fault_of(sink_of(jvm, home), fault)
+    return SinkCheck(sink_of(jvm, home)).one(fault)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_query_goes_on_behind_its_own_checkpoint_and_touches_nothing(
 def test_sound_query_is_not_accused_at_any_point_of_its_own_batches(jvm: SparkJvm, tmp_path: Path) -> None:
     home = owned(tmp_path, mode="overwrite", place="/batch={batch_id}", verb="REPLACE")
     before = listed(tmp_path)
-    report = check_sink_of(sink_of(jvm, home))
+    report = SinkCheck(sink_of(jvm, home)).run()
     assert (report.findings, report.unknown, report.questions) == ((), (), ())
     assert report.effects == (3, 3)
     assert report.trials > 15
@@ -139,7 +139,7 @@ def test_sound_query_is_not_accused_at_any_point_of_its_own_batches(jvm: SparkJv
 
 @pytest.mark.nightly
 def test_no_more_batches_are_run_than_are_wanted(jvm: SparkJvm, tmp_path: Path) -> None:
-    report = check_sink_of(sink_of(jvm, owned(tmp_path), batches=1), overtaken=False)
+    report = SinkCheck(sink_of(jvm, owned(tmp_path), batches=1)).run(overtaken=False)
     assert report.effects == (3,)
     assert [finding.destination for finding in report.findings] == [str(tmp_path / "lake")]
 
@@ -157,7 +157,7 @@ ticks.writeStream.foreachBatch(lambda df, batch_id: df.write.mode("append").json
 @pytest.mark.nightly
 def test_rows_of_a_clock_are_not_compared_between_runs(jvm: SparkJvm, tmp_path: Path) -> None:
     (tmp_path / "stream.py").write_text(CLOCKED)
-    report = check_sink_of(sink_of(jvm, tmp_path, batches=2, by_clock=True), overtaken=False)
+    report = SinkCheck(sink_of(jvm, tmp_path, batches=2, by_clock=True)).run(overtaken=False)
     assert report.findings == ()
     assert len(report.effects) == 2
     unsteady, doubled = report.unknown
@@ -178,7 +178,7 @@ spark.readStream.schema("id LONG, amount LONG").option("maxFilesPerTrigger", 1).
 def test_sink_of_sparks_own_dies_behind_its_last_batch(jvm: SparkJvm, tmp_path: Path) -> None:
     home = owned(tmp_path)
     (home / "stream.py").write_text(SPARKS_OWN.format(landing=tmp_path / "landing"))
-    report = check_sink_of(sink_of(jvm, home), overtaken=False)
+    report = SinkCheck(sink_of(jvm, home)).run(overtaken=False)
     assert (report.findings, report.unknown, report.effects) == ((), (), (1, 1))
     assert report.trials == 1
 
@@ -303,6 +303,6 @@ def test_source_in_python_is_read_as_it_is(jvm: SparkJvm, tmp_path: Path) -> Non
     host = RealDrivers(LaboratoryProgram(script, (job,)), jvm, tmp_path)
     host.kept = kept(job, tmp_path, jvm.folder, 1)
     sink = Sink(job.sink.function, job.input, (), None, host=host, begins=0)
-    trial = try_fault_of(sink, SinkFault(SinkFaultKind.PAUSE, 0, 0))
+    trial = SinkCheck(sink).one(SinkFault(SinkFaultKind.PAUSE, 0, 0))
     assert [finding.destination for finding in trial.findings] == ["out"]
     assert sum(trial.calm["out"].values()) == 2

@@ -14,8 +14,8 @@ from headrace_sim.spark.laboratory.real_drivers import RealDrivers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.database_servers import databases_kept
 from headrace_sim.spark.sinks.processes import Sink
+from headrace_sim.spark.sinks.sink_check import SinkCheck
 from headrace_sim.spark.sinks.sink_reports import OneTrial
-from headrace_sim.spark.sinks.trial import try_fault_of
 
 pytestmark = pytest.mark.spark
 pytest.importorskip("psycopg")
@@ -77,7 +77,7 @@ def tried(jvm: SparkJvm, folder: Path, program: str, kind: SinkFaultKind, effect
     assert job.sink.function is not None
     host = RealDrivers(LaboratoryProgram(script, (job,)), jvm, folder)
     sink = Sink(job.sink.function, job.input, ROWS, run.variables.get("prepare"), host=host)
-    return try_fault_of(sink, SinkFault(kind, 0, effect))
+    return SinkCheck(sink).one(SinkFault(kind, 0, effect))
 
 
 def test_jdbcs_append_is_doubled_where_the_driver_dies_behind_it(

@@ -12,9 +12,9 @@ from headrace_sim.spark.laboratory.laboratory_program import LaboratoryProgram
 from headrace_sim.spark.laboratory.real_drivers import RealDrivers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.processes import Sink
+from headrace_sim.spark.sinks.sink_check import SinkCheck
 from headrace_sim.spark.sinks.sink_reports import OneTrial
 from headrace_sim.spark.sinks.story import Wrong
-from headrace_sim.spark.sinks.trial import check_sink_of, try_fault_of
 
 pytestmark = pytest.mark.spark
 
@@ -51,7 +51,7 @@ def sink_of(jvm: SparkJvm, folder: Path, program: str, rows: Sequence[Any]) -> S
 def tried(
     jvm: SparkJvm, folder: Path, program: str, fault: SinkFault, rows: Sequence[Any] = ROWS
 ) -> OneTrial:
-    return try_fault_of(sink_of(jvm, folder, program, rows), fault)
+    return SinkCheck(sink_of(jvm, folder, program, rows)).one(fault)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_tables_that_are_known_by_name_outlive_java(jvm: SparkJvm, tmp_path: Pat
 def test_deaths_are_tried_once_more_with_java(jvm: SparkJvm, tmp_path: Path) -> None:
     # Java remembers the mark of a driver that died before it wrote, so that its rows are missing: the kill takes that back. It
     # forgets the mark of one that died behind that, whose rows are then there twice: the kill finds that.
-    report = check_sink_of(sink_of(jvm, tmp_path, IN_JAVA, ROWS[:1]), overtaken=False)
+    report = SinkCheck(sink_of(jvm, tmp_path, IN_JAVA, ROWS[:1])).run(overtaken=False)
     assert [finding.wrong for finding in report.findings] == [Wrong.TWICE]
     assert [why.partition(": ")[2].split(" in ")[0] for why in report.unknown] == ["missing", "twice"]
     assert (

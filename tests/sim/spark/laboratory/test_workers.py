@@ -11,8 +11,8 @@ from headrace_sim.spark.laboratory.laboratory_program import LaboratoryProgram
 from headrace_sim.spark.laboratory.real_drivers import RealDrivers, looked
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.processes import Sink
+from headrace_sim.spark.sinks.sink_check import SinkCheck
 from headrace_sim.spark.sinks.sink_reports import OneTrial
-from headrace_sim.spark.sinks.trial import try_fault_of
 
 pytestmark = pytest.mark.spark
 
@@ -69,7 +69,7 @@ def tried(jvm: SparkJvm, folder: Path, program: str, fault: SinkFault) -> OneTri
         if len(several) == 1
         else tuple(tuple(tuple(row for _ in several) for row in batch) for batch in ROWS)
     )
-    return try_fault_of(Sink(None, job.input, rows, None, host=host), fault)
+    return SinkCheck(Sink(None, job.input, rows, None, host=host)).one(fault)
 
 
 @pytest.mark.parametrize(
