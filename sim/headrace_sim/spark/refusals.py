@@ -18,6 +18,22 @@ from pyspark.errors import AnalysisException, PySparkException
 from headrace.api.errors import HeadraceError
 
 
+def text_of(error: BaseException) -> str:
+    """Return the text of an error of the user's, which may raise one itself."""
+    try:
+        return str(error)
+    except Exception as raised:  # noqa: BLE001  whatever the user's __str__ raises
+        return f"(its text raises {type(raised).__name__})"
+
+
+def traceback_told(error: BaseException) -> str:
+    """Return the traceback of an error; if to format it raises another one, its class."""
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException as raised:  # noqa: BLE001  it must be seen, whatever it is
+        return f"{type(error).__name__}, whose traceback cannot be formatted: {type(raised).__name__}"
+
+
 def _folder(file: str) -> str:
     return f"{Path(file).resolve().parent}{os.sep}"
 

@@ -244,6 +244,12 @@ def test_error_that_loses_only_its_own_row_is_a_question_and_a_filter_a_note() -
     assert "the row (3, 'eve', 2) is in no effect, in whatever batch" in report.notes[0]
 
 
+def test_older_version_that_a_newer_one_replaces_is_told_as_written() -> None:
+    report = _check(newer_than_what_is_there, [[(1, "ann", 5)], [(1, "anne", 7)], [(3, "bob", 1)]])
+    assert report.findings == ()
+    assert any("the row (1, 'ann', 5) is written, and replaced in whatever" in note for note in report.notes)
+
+
 def test_last_row_of_a_key_is_a_matter_of_order_that_only_the_author_knows() -> None:
     @_once
     def last(db: Any, rows: list[Any], batch: int) -> None:

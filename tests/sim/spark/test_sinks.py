@@ -13,18 +13,21 @@ import sqlite3
 import subprocess
 import sys
 import time
+import traceback
 import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pyarrow.fs import LocalFileSystem
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from headrace_sim.spark import refusals
 from headrace_sim.spark.sink_faults import SinkFaultKind
 from headrace_sim.spark.sinks import SinkFailsError, SinkReport, UnfollowableSinkError, Wrong, check_sink
 from headrace_sim.spark.sinks.write_fence import has_fence
@@ -80,6 +83,25 @@ def test_idempotent_sink_holds(function: Callable[..., Any]) -> None:
     report = _check(function, batches=BATCHES[:1], prepare=make_tables)
     assert (report.findings, report.unknown) == ((), ())
     assert report.trials >= sum(report.effects) * 2 + 3
+
+
+class _UnreadableError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("it has no text")
+
+
+def test_error_whose_text_cannot_be_read_is_the_sinks_own() -> None:
+    def fails(_df: Any, _batch_id: int) -> None:
+        raise _UnreadableError
+
+    with pytest.raises(SinkFailsError, match=r"_UnreadableError: \(its text raises ValueError\)"):
+        check_sink(fails, [[(1,)]], "n INT")
+
+
+def test_traceback_that_cannot_be_formatted_leaves_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traceback, "format_exception", Mock(side_effect=RecursionError))
+    told = "KeyError, whose traceback cannot be formatted: RecursionError"
+    assert refusals.traceback_told(KeyError(1)) == told
 
 
 def test_batches_that_follow_each_other_are_tried_each() -> None:

@@ -4,7 +4,6 @@ import gc
 import os
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ from headrace_sim.spark.laboratory.watched_frames import (
     without_trace,
 )
 from headrace_sim.spark.laboratory.workers import AttemptSettings, batches_of, raised_in_worker, watch_workers
-from headrace_sim.spark.refusals import is_library, place_of_error
+from headrace_sim.spark.refusals import is_library, place_of_error, text_of, traceback_told
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.processes import LetThrough
 from headrace_sim.spark.sinks.sink_effects import EffectProbe, Failed, Returned, UntraceableEffect
@@ -112,8 +111,8 @@ def drive(
             clients.send_waiting()
             if status == 0 and probe.dies_held:  # it dies between two batches
                 probe.die()
-    except BaseException:  # noqa: BLE001  a bug of ours: it must be seen
-        probe.ledger.append(UntraceableEffect(traceback.format_exc()))
+    except BaseException as bug:  # noqa: BLE001  of ours: it must be seen
+        probe.ledger.append(UntraceableEffect(traceback_told(bug)))
     finally:
         os._exit(status)
 
@@ -133,8 +132,8 @@ def look(
             note_queries(SourcesLook(settings.folder.parent / "input", program.script.schemas, tell), tell)
             status = run_program(program.script, probe, variables, spark)
             probe.ledger.append(kept_variables(variables))
-    except BaseException:  # noqa: BLE001  a bug of ours: it must be seen
-        probe.ledger.append(UntraceableEffect(traceback.format_exc()))
+    except BaseException as bug:  # noqa: BLE001  of ours: it must be seen
+        probe.ledger.append(UntraceableEffect(traceback_told(bug)))
     finally:
         os._exit(status)
 
@@ -151,7 +150,7 @@ def _settled(
         _keep_running(spark)
         watch_commands(settings.folder, spark.sparkContext._jsc.hadoopConfiguration())
         of_owner = settings.watch_paths(probe)
-        watch_reads(settings.folder) if of_owner is None else watch_named(of_owner)
+        watch_reads(settings.folder, probe.unseen) if of_owner is None else watch_named(of_owner)
         time.sleep = _resting(time.sleep, spark)  # type: ignore[assignment]
         _be_quiet()
         yield vars(module), spark, clients
@@ -226,7 +225,7 @@ def _failed(probe: EffectProbe, error: BaseException) -> int:
         isinstance(entry, Failed) and entry.attempt == probe.attempt for entry in probe.ledger.entries()
     )
     if not own:
-        name, message, place = raised_in_worker(str(error)) or (
+        name, message, place = raised_in_worker(text_of(error)) or (
             type(error).__name__,
             without_trace(error),
             place_of_error(error),

@@ -13,6 +13,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -155,10 +156,11 @@ def _redirected(folder: Path, name: str, *, changes: bool) -> str:
     return str(ours)
 
 
-def watch_reads(folder: Path) -> None:
+def watch_reads(folder: Path, unseen: Callable[[], AbstractContextManager[None]]) -> None:
     """Copy the owner's files that this process lets Spark read by an absolute path into the trial, irreversibly.
 
-    Reading raises `ProgramError` where they are too large. ``folder``: the trial's working directory.
+    Reading raises `ProgramError` where they are too large. ``folder``: the trial's working directory. ``unseen``: within it, what
+    is done is no effect of the program's.
     """
 
     def bring(path: str) -> None:
@@ -169,9 +171,10 @@ def watch_reads(folder: Path) -> None:
         if (size := tree_size(real)) > MOST_BYTES:
             problem = f"{path} has {size:,} bytes, and each trial has a copy of at most {MOST_BYTES:,}"
             raise ProgramError(problem, users_place(), "Let the program read a smaller one")
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy_all = shutil.copy2 if real.is_file() else shutil.copytree
-        copy_all(real, copy)
+        with unseen():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy_all = shutil.copy2 if real.is_file() else shutil.copytree
+            copy_all(real, copy)
 
     tell_paths(DataFrameReader, bring)
 

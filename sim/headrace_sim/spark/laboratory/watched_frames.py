@@ -19,7 +19,7 @@ from headrace_sim.spark.laboratory.places import CHECKPOINTS, shown
 from headrace_sim.spark.laboratory.postgres import is_lock_timeout
 from headrace_sim.spark.laboratory.postgres_statements import plain_table
 from headrace_sim.spark.laboratory.trial_outputs import CsvHeader
-from headrace_sim.spark.refusals import definition_of, place_of_error, users_place
+from headrace_sim.spark.refusals import definition_of, place_of_error, text_of, users_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
 from headrace_sim.spark.sinks.sink_effects import EffectProbe, Failed
@@ -129,7 +129,7 @@ _OF_JDBC = ("url", "dbtable", "mode")
 
 def without_trace(error: BaseException) -> str:
     """Return an error's message without the stack frames of Java."""
-    return re.split(r"\n\s*(?:at |JVM stacktrace:)", str(error))[0].strip()
+    return re.split(r"\n\s*(?:at |JVM stacktrace:)", text_of(error))[0].strip()
 
 
 def _naming(really: Callable[..., Any]) -> Callable[..., Any]:

@@ -53,6 +53,7 @@ class Lost:
     destination: str  # where they are not; "": nowhere at all
     instead: tuple[int, ...] = ()  # the numbers of rows that are there in their place
     cut: Cut = Cut.AS_GIVEN  # how all rows come where they leave one
+    was_there: bool = False  # whether they left one behind their own batch
 
 
 @dataclass(slots=True)
@@ -242,7 +243,16 @@ class Baseline:
                 yield Lost(loss, rows, batch, self.destinations[name], instead, cut)
                 return
         if nowhere:
-            yield Lost(Loss.CHOSEN, tuple(sorted(group)), batch, "")
+            was_there = bool(self._there_behind(batch, group))
+            yield Lost(Loss.CHOSEN, tuple(sorted(group)), batch, "", was_there=was_there)
+
+    def _there_behind(self, batch: int, group: frozenset[int]) -> frozenset[str]:
+        """Return the destinations that have something because of a group, when its batch is done."""
+        there, without = (
+            self._tried([list(part) for part in self.arranged(Cut.AS_GIVEN, left_out)[: batch + 1]])
+            for left_out in (frozenset(), group)
+        )
+        return self._owed_to(group, there, without) or frozenset()
 
     def _loss(
         self,
@@ -255,12 +265,7 @@ class Baseline:
         if batch in self.caught and all(single):
             return Loss.COMPANIONS
         if all(merged):
-            there, without = (
-                self._tried([list(part) for part in self.arranged(Cut.AS_GIVEN, left_out)[: batch + 1]])
-                for left_out in (frozenset(), group)
-            )
-            written = name in (self._owed_to(group, there, without) or ())
-            return Loss.OVERWRITTEN if written else Loss.SKIPPED
+            return Loss.OVERWRITTEN if name in self._there_behind(batch, group) else Loss.SKIPPED
         if any(merged):
             return Loss.ORDER
         if all(single):

@@ -43,6 +43,6 @@ class HeardErrors:
         ):
             # The error itself is not kept: it would keep the frames' connections open.
             self._last, place = id(error), f"{file}:{frame.f_lineno}"
-            told = (type(error).__name__, str(error).rstrip("."), place)
+            told = (type(error).__name__, refusals.text_of(error).rstrip("."), place)
             self._errors.append(Swallowed(self._probe.attempt, self._batch, *told))
         return self._trace

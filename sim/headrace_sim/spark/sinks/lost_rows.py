@@ -95,6 +95,8 @@ def told_losses(
             questions.append(replace(open_question, rows=_shown_by(baseline, lost)))
         elif lost.loss is Loss.CHOSEN:
             what = "in no effect, in whatever batch and order: filtered, a duplicate or an older version?"
+            if lost.was_there:
+                what = "written, and replaced in whatever batch and order the others come: an older version?"
             notes.append(f"{rows} {what}")
         else:
             found = _finding(lost, rows, baseline.batches, by_batch, names, caught)

@@ -12,7 +12,6 @@ import sqlite3
 import sys
 import tempfile
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -347,8 +346,8 @@ def _run(sink: Sink, folder: Path, probe: EffectProbe, plan: AttemptPlan) -> NoR
             # Only the last ones: to read the names of all would copy their pages.
             latest = islice(reversed(sys.modules), max(0, len(sys.modules) - before))
             probe.ledger.append(Loaded(tuple(filter(refusals.is_installed, latest))[::-1]))
-    except BaseException:  # noqa: BLE001  a bug of ours: it must be seen, and must not escape into the parent's code
-        probe.ledger.append(UntraceableEffect(traceback.format_exc()))
+    except BaseException as bug:  # noqa: BLE001  of ours: it must be seen, and must not escape into the parent's code
+        probe.ledger.append(UntraceableEffect(refusals.traceback_told(bug)))
     finally:
         os._exit(status)
 
@@ -423,7 +422,9 @@ def _call(
         )
         locked = "locked" in str(told) or "busy" in str(told)
         place = place_of_error(error, definition_of(function))
-        probe.ledger.append(Failed(probe.attempt, batch, type(error).__name__, str(error), place, locked))
+        probe.ledger.append(
+            Failed(probe.attempt, batch, type(error).__name__, refusals.text_of(error), place, locked)
+        )
     return error is None and not refusals.HEARD
 
 

@@ -4,15 +4,19 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrameReader
 
 from headrace_sim.spark.laboratory.jvm import SparkJvm
-from headrace_sim.spark.laboratory.places import ROOT, copied, looked_at, settings_of, shown
+from headrace_sim.spark.laboratory.places import ROOT, copied, looked_at, settings_of, shown, watch_reads
 from headrace_sim.spark.sinks.write_fence import has_fence
+from tests.sim.spark.apart import call
 
 pytestmark = pytest.mark.spark
 
@@ -28,6 +32,28 @@ pytestmark = pytest.mark.spark
 )
 def test_path_is_told_as_the_program_names_it(inside: str, named: str) -> None:
     assert shown(inside) == named
+
+
+def test_copy_of_a_file_that_spark_reads_is_no_effect_of_the_program(tmp_path: Path) -> None:
+    theirs, trial = tmp_path / "theirs.csv", tmp_path / "parent" / "trial"
+    theirs.write_text("1")
+    trial.mkdir(parents=True)
+
+    def brought() -> list[str]:
+        seen = list[str]()
+
+        @contextmanager
+        def unseen() -> Iterator[None]:
+            seen.append("begins")
+            yield
+            seen.append("ends" if (trial / ROOT / str(theirs).lstrip("/")).exists() else "too early")
+
+        with patch.object(DataFrameReader, "csv", lambda _reader, path: path):
+            watch_reads(trial, unseen)
+            DataFrameReader.__new__(DataFrameReader).csv(str(theirs))
+        return seen
+
+    assert call(brought) == ["begins", "ends"]
 
 
 def test_small_files_of_the_owner_are_copied_and_known(tmp_path: Path) -> None:
