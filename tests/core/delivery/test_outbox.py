@@ -54,6 +54,22 @@ def test_pauses_between_sends_double_up_to_the_longest_and_never_end() -> None:
     assert sends == [200, 600, 1_400, 2_400, 3_400, 4_400]
 
 
+def test_what_waits_behind_an_acked_production_is_sent_again() -> None:
+    outbox = outbox_of(0, "a", "b")
+    assert ids_due(outbox, RETRY_US) == ["a", "b"]
+    outbox.acked("counter", "a")
+    assert ids_due(outbox, 3 * RETRY_US) == ["b"]
+
+
+def test_what_is_added_on_a_clock_that_was_set_back_waits_behind_all_others() -> None:
+    outbox = outbox_of(0, "a")
+    for now, record_id in ((50, "b"), (20, "c")):
+        outbox.add(now, production(record_id), "")
+    outbox.check_invariants()
+    assert ids_due(outbox, RETRY_US + 49) == ["a"]
+    assert ids_due(outbox, RETRY_US + 50) == ["b", "c"]
+
+
 def test_who_made_an_acked_production_is_free_as_soon_as_all_before_it_are_acked() -> None:
     class Step: ...
 

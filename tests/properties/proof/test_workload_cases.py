@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from headrace import MILLISECOND, SECOND
+from headrace import MAX_TIME, MILLISECOND, SECOND
 from headrace.history import (
     Applied,
     ComputationRemoved,
@@ -22,7 +22,7 @@ from headrace.wire.messages import ChangeTopology
 from headrace_properties.checkers import judge
 from headrace_properties.proof.workloads import HOUR_US, WORKLOADS, read_files
 from headrace_properties.verdict import Holds, Violated
-from headrace_sim import SOUND, FaultSchedule, Protocol, simulate
+from headrace_sim import SOUND, FaultSchedule, FeedBuilder, Protocol, simulate
 from headrace_sim.faults import NO_FAULTS, Operate
 
 
@@ -40,6 +40,19 @@ def test_malformed_input_goes_to_the_dead_letters_and_is_counted_there() -> None
     letters = [event for event in history if isinstance(event, DeadLettered)]
     assert len(letters) == 3
     assert sum(isinstance(e, Executed) and e.computation == "clerks" for e in history) == 3
+
+
+def test_the_dead_letter_of_a_record_without_a_time_has_that_of_its_arrival() -> None:
+    """Every third record has the time that no record may have."""
+    pipeline = WORKLOADS["malformed"].pipeline
+    builder = FeedBuilder(pipeline)
+    arrivals_us = range(SECOND, 4 * SECOND, SECOND // 3)
+    for number, at_us in enumerate(arrivals_us):
+        builder.raw(at_us=at_us, data=b"1", timestamp=at_us if number % 3 else MAX_TIME, key="ab")
+        builder.watermark(at_us=at_us + 1, low_watermark=at_us - 300 * MILLISECOND)
+    history = simulate(pipeline, builder.build())
+    letters = [one for event in history if isinstance(event, Injected) for one in event.productions]
+    assert [one.timestamp for one in letters if one.stream == "unread"] == [*arrivals_us[::3]]
 
 
 def test_a_source_that_is_hours_ahead_waits_for_the_other() -> None:

@@ -17,9 +17,9 @@ from headrace import (
     Productions,
     TypedCodec,
 )
-from headrace.history import Executed, FaultStruck, History, Injected, Published, SourceHeld
+from headrace.history import Executed, FaultStruck, History, Published, SourceHeld
 from headrace.injector.file_injector import FileInjectorSource
-from headrace.wire.effects import SourceEvent, SourceRecord, SourceWatermark
+from headrace.wire.effects import SourceEvent, SourceWatermark
 from headrace.wire.rows import StoredTimer
 from headrace_properties.proof.workloads.workload import RECORDS, SHORT, Workload, city, letters, same
 from headrace_properties.proof.workloads.workload_computations import (
@@ -264,13 +264,9 @@ def prompt() -> Workload:
     return Workload("prompt", pipeline, feed, SHORT, settled=True)
 
 
-def malformed(*, untimely: bool = False) -> Workload:
-    """Input that cannot be read, with a stream for its dead letters.
-
-    Args:
-        untimely: it can be read, and has no time: its dead letter has that of its arrival.
-    """
-    pipeline = Pipeline("untimely" if untimely else "malformed")
+def malformed() -> Workload:
+    """Input that cannot be read, with a stream for its dead letters."""
+    pipeline = Pipeline("malformed")
     pipeline.injector("letters", outputs=["letters", "unread"], on_malformed=DeadLetter("unread"))
     pipeline.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])
     pipeline.add(Counting(), name="clerks", inputs=["unread"], outputs=["counted"])
@@ -279,30 +275,12 @@ def malformed(*, untimely: bool = False) -> Workload:
         random, builder, at_us = Random(f"{seed}/malformed"), FeedBuilder(pipeline), 300 * MILLISECOND
         for number in range(2 * RECORDS):
             at_us += random.randrange(200 * MILLISECOND)
-            is_wrong, data, timestamp = number % 3 == 1, str(number).encode(), at_us
-            if is_wrong:
-                data, timestamp = (data, MAX_TIME) if untimely else (b"{", at_us)
-            key = random.choice(["ab", "ac", "ba"])
-            builder.raw(at_us=at_us, data=data, timestamp=timestamp, key=key)
+            data = b"{" if number % 3 == 1 else str(number).encode()
+            builder.raw(at_us=at_us, data=data, timestamp=at_us, key=random.choice(["ab", "ac", "ba"]))
             builder.watermark(at_us=at_us + 1, low_watermark=at_us - 300 * MILLISECOND)
         return builder.build()
 
-    if untimely:
-        return Workload("untimely", pipeline, feed, SHORT, unexpected=_ill_timed)
     return Workload("malformed", pipeline, feed, SHORT, settled=True)
-
-
-def _ill_timed(history: History) -> str:
-    """Say which dead letter does not have the time of its record's arrival."""
-    arrived: dict[int, int] = {}
-    for event in history:
-        if isinstance(event, SourceHeld) and isinstance(event.what, SourceRecord):
-            arrived[event.what.offset] = event.what.arrived_us
-        if isinstance(event, Injected):
-            for letter in event.productions:
-                if letter.stream == "unread" and letter.timestamp != arrived[event.offset]:
-                    return f"{letter.record_id} has the time {letter.timestamp}, and arrived at {arrived[event.offset]}"
-    return ""
 
 
 def apart() -> Workload:
