@@ -79,8 +79,8 @@ class ShuffleResult:
         return self.heap_events / self.deliveries
 
 
-class _Sum(Computation):
-    """Sums values."""
+class KeySum(Computation):
+    """Sums values by key."""
 
     def initial_state(self) -> int:
         """Start at 0."""
@@ -91,7 +91,7 @@ class _Sum(Computation):
         context.state = context.state + record.value
 
 
-class _SumAndSend(_Sum):
+class _SumAndSend(KeySum):
     """Sums values, and sends them on under another key."""
 
     def process_record(self, context: Context, record: Record) -> None:
@@ -107,7 +107,7 @@ def shuffle_pipeline(options: ShuffleOptions) -> Pipeline:
     pipeline = Pipeline("shuffle")
     pipeline.injector("first", processes=options.injectors)
     pipeline.add(_SumAndSend(), name="a", inputs=["first"], outputs=["second"], split_at=boundaries)
-    pipeline.add(_Sum(), name="b", inputs=["second"], split_at=boundaries)
+    pipeline.add(KeySum(), name="b", inputs=["second"], split_at=boundaries)
     return pipeline
 
 

@@ -7,7 +7,7 @@ Rules of this package:
 * A speed is reported, and never fails.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -93,41 +93,47 @@ def _sizes(size: KernelSize, seed: int, on_run: Callable[[str], None]) -> Iterat
     )  # fmt: skip
 
 
-def _pair(
-    name: str,
-    goal: float,
-    what: str,
-    runs: dict[str, Run],
-    size: KernelSize,
-    on_run: Callable[[str], None],
-    note: str = "",
-) -> Iterator[Figure]:
-    """Measure the first of two runs relative to the second."""
-    found = Rounds(runs, size.rounds, on_run)
-    ours, anchor = runs
-    rates = f"{found.rate(ours):,.0f} and {found.rate(anchor):,.0f} {what} per CPU second"
-    yield at_least(name, found.ratio(ours, anchor), goal, detail=f"{rates}{note}")
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A kernel's speed relative to that of its anchor.
+
+    Attributes:
+        figure: name of the figure.
+        goal: the least ratio.
+        what: is done in each.
+        runs: the kernel and its anchor, each by name; they take the amount of work.
+        amount: the field of `KernelSize` that has it.
+        note: more about it.
+    """
+
+    figure: str
+    goal: float
+    what: str
+    runs: Mapping[str, Callable[[int], float]]
+    amount: str
+    note: str = ""
+
+    def measure(self, size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+        amount = getattr(size, self.amount)
+        found = Rounds({name: partial(run, amount) for name, run in self.runs.items()}, size.rounds, on_run)
+        ours, anchor = self.runs
+        rates = f"{found.rate(ours):,.0f} and {found.rate(anchor):,.0f} {self.what} per CPU second"
+        yield at_least(self.figure, found.ratio(ours, anchor), self.goal, detail=f"{rates}{self.note}")
 
 
-def _alone(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
-    runs: dict[str, Run] = {
-        "the engine alone": partial(engine_alone.engine_rate, size.alone),
-        "a minimal engine loop": partial(engine_alone.minimal_rate, size.alone),
-    }
-    yield from _pair(
-        "the engine alone, relative to a minimal engine loop", 0.3, "deliveries", runs, size, on_run
-    )
-
-
-def _counting(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
-    runs: dict[str, Run] = {
-        "a windowed count": partial(counting.engine_rate, size.counted),
-        "a loop by hand": partial(counting.plain_rate, size.counted),
-    }
-    note = "; Bytewax reaches about as much as the goal"
-    yield from _pair(
-        "a windowed count, relative to a plain loop by key", 0.12, "records", runs, size, on_run, note
-    )
+_ALONE = _Pair(
+    "the engine alone, relative to a minimal engine loop", 0.3, "deliveries",
+    {"the engine alone": engine_alone.engine_rate, "a minimal engine loop": engine_alone.minimal_rate}, "alone",
+)  # fmt: skip
+_COUNTING = _Pair(
+    "a windowed count, relative to a plain loop by key", 0.12, "records",
+    {"a windowed count": counting.engine_rate, "a loop by hand": counting.plain_rate}, "counted",
+    "; Bytewax reaches about as much as the goal",
+)  # fmt: skip
+_MEMBERSHIP = _Pair(
+    "the Bloom filter, relative to a Python set", 1.0, "ids",
+    {"the engine's filter": small.filter_rate, "a set": small.set_rate}, "ids", "; each is looked up twice",
+)  # fmt: skip
 
 
 def _watermarks(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
@@ -147,22 +153,6 @@ def _watermarks(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> 
                 "updates per CPU second",
             )
             yield at_most(f"times slower than at {size.few:,}, {where}", found.ratio(few, many), 2.5)
-
-
-def _membership(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
-    runs: dict[str, Run] = {
-        "the engine's filter": partial(small.filter_rate, size.ids),
-        "a set": partial(small.set_rate, size.ids),
-    }
-    yield from _pair(
-        "the Bloom filter, relative to a Python set",
-        1.0,
-        "ids",
-        runs,
-        size,
-        on_run,
-        f"; {size.ids:,} ids, each looked up twice",
-    )
 
 
 def _codec(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
@@ -188,11 +178,11 @@ def _memory(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iter
 KERNELS = {
     kernel.name: kernel
     for kernel in (
-        EngineKernel("membership", _membership),
+        EngineKernel("membership", _MEMBERSHIP.measure),
         EngineKernel("codec", _codec, needs="pyspark"),
         EngineKernel("memory", _memory),
-        EngineKernel("engine alone", _alone),
-        EngineKernel("windowed count", _counting),
+        EngineKernel("engine alone", _ALONE.measure),
+        EngineKernel("windowed count", _COUNTING.measure),
         EngineKernel("watermarks", _watermarks),
         EngineKernel("deliveries", _deliveries),
         EngineKernel("sizes", _sizes),

@@ -6,13 +6,14 @@ from zlib import crc32
 
 import msgspec
 
-from headrace import Computation, Context, EngineOptions, Eviction, Pipeline, Record
+from headrace import EngineOptions, Eviction, Pipeline
 from headrace.wire import messages as m
 from headrace.wire.effects import Wake
 from headrace.wire.rows import Production
 from headrace.worker.seen import SeenFilter
 from headrace_benchmarks.kernels.loop import EngineLoop
 from headrace_benchmarks.kernels.rounds import rate
+from headrace_benchmarks.shuffle import KeySum
 
 # Membership: each id is looked up, found to be new, added, and looked up again. The engine adds all ids of a write at once, when
 # the write is durable.
@@ -116,18 +117,6 @@ def tuple_rate(records: int) -> float:
 _AT_ONCE = 1_000
 
 
-class _Count(Computation):
-    """Counts records."""
-
-    def initial_state(self) -> int:
-        """Start at 0."""
-        return 0
-
-    def process_record(self, context: Context, record: Record) -> None:  # noqa: ARG002  nothing but the key counts
-        """Increase the count."""
-        context.state = context.state + 1
-
-
 def _record(number: int) -> tuple[str, Production]:
     """Make a key's only record."""
     return "worker-0", Production(
@@ -139,7 +128,7 @@ def idle_key_bytes(keys: int) -> float:
     """Return a worker's memory per key whose row is in the cache and whose ids were collected, bytes."""
     pipeline = Pipeline("counts")
     pipeline.injector("records")
-    pipeline.add(_Count(), name="count", inputs=["records"])
+    pipeline.add(KeySum(), name="count", inputs=["records"])
     tracemalloc.start()
     try:
         loop = EngineLoop(pipeline, 1, EngineOptions(cache_bytes=1 << 40, eviction=Eviction.LRU))

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from headrace import MILLISECOND, SECOND, Computation, Context, EngineOptions, Pipeline, Record, Timer
+from headrace import MILLISECOND, SECOND, Context, EngineOptions, Pipeline, Record, Timer
 from headrace.history import Applied, Executed, History, Injected
 from headrace_benchmarks.section8.calibration import CALIBRATION
 from headrace_benchmarks.section8.experiment import Experiment, RunSample
 from headrace_benchmarks.section8.paper import BUSIEST
+from headrace_benchmarks.shuffle import KeySum
 from headrace_sim import ClusterOptions, Feed, FeedBuilder, simulate
 
 BEHIND = "delay until the last record is counted, simulated s"
@@ -24,18 +25,6 @@ _PHASE_US = 200 * MILLISECOND
 _BEGIN_US = 2 * SECOND
 _FOR_US = 3 * SECOND
 _HOT = "500"
-
-
-class KeySum(Computation):
-    """Sums values by key."""
-
-    def initial_state(self) -> int:
-        """Start at 0."""
-        return 0
-
-    def process_record(self, context: Context, record: Record) -> None:
-        """Add the value."""
-        context.state += record.value
 
 
 class PartialCount(KeySum):

@@ -10,11 +10,12 @@ from statistics import fmean
 
 import msgspec
 
-from headrace import SECOND, Computation, Context, Pipeline, Record
+from headrace import SECOND, Pipeline
 from headrace.history import Applied, History, Injected, IntervalMinted, ScanEnded
 from headrace_benchmarks.section8.calibration import CALIBRATION
 from headrace_benchmarks.section8.experiment import Experiment, RunSample
 from headrace_benchmarks.section8.statistics import quantile
+from headrace_benchmarks.shuffle import KeySum
 from headrace_sim import ClusterOptions, FaultSchedule, Feed, FeedBuilder, simulate
 from headrace_sim.faults import Crash
 
@@ -32,24 +33,11 @@ _RECORDS_US = 6 * SECOND
 _OWNER = "worker-0"
 
 
-class RecordCount(Computation):
-    """Counts the records of a key."""
-
-    def initial_state(self) -> int:
-        """Start at 0."""
-        return 0
-
-    def process_record(self, context: Context, record: Record) -> None:
-        """Count one more."""
-        del record
-        context.state += 1
-
-
 def pipeline() -> Pipeline:
     """One computation, with one interval."""
     built = Pipeline("recovery")
     built.injector("records")
-    built.add(RecordCount(), name="count", inputs=["records"])
+    built.add(KeySum(), name="count", inputs=["records"])
     return built
 
 

@@ -91,66 +91,49 @@ def _flows(history: Sequence[h.Event], processes: dict[str, int], begins: Sequen
     return found
 
 
+def _span(of: dict[str, Any], begin_us: int, end_us: int, **args: object) -> _Trace:
+    """Return both ends of an asynchronous slice."""
+    begun = {**of, "ph": "b", "ts": begin_us} | ({"args": args} if args else {})
+    return [begun, {**of, "ph": "e", "ts": end_us}]
+
+
 def _steps(history: Sequence[h.Event], processes: dict[str, int]) -> _Trace:
     """Return commits, from user code to the store's answer; as those of several keys overlap, they are asynchronous slices."""
     found: _Trace = []
     for link in links_of(history):
         if link.kind is LinkKind.WRITE and isinstance(history[link.cause], h.Executed):
             begun, ended = history[link.cause], history[link.effect]
-            name = (
-                f"commit, refused{link.label[5:]}"
-                if isinstance(ended, h.WriteRefused)
-                else f"commit{link.label[5:]}"
-            )
-            common = {
-                "cat": "commit",
-                "id": link.effect,
-                "name": name,
-                "pid": processes[begun.process],
-                "tid": _EVENTS,
-            }
-            found += [{**common, "ph": "b", "ts": begun.at_us}, {**common, "ph": "e", "ts": ended.at_us}]
+            refused = ", refused" * isinstance(ended, h.WriteRefused)
+            name, pid = f"commit{refused}{link.label[5:]}", processes[begun.process]
+            commit = {"cat": "commit", "id": link.effect, "name": name, "pid": pid, "tid": _EVENTS}
+            found += _span(commit, begun.at_us, ended.at_us)
     return found
 
 
 def _tenures(history: Sequence[h.Event], processes: dict[str, int], end_us: int) -> _Trace:
     found: _Trace = []
     for tenure in tenures_of(history):
-        if tenure.scan_begun is None or tenure.owner not in processes:
-            continue
-        common = {
-            "cat": "ownership", "id": tenure.sequencer, "pid": processes[tenure.owner], "tid": _EVENTS,
-            "name": f"{tenure.computation} {tenure.interval}, sequencer {tenure.sequencer}",
-        }  # fmt: skip
-        end = end_us if tenure.forgotten is None else history[tenure.forgotten].at_us
-        found += [
-            {**common, "ph": "b", "ts": history[tenure.scan_begun].at_us},
-            {**common, "ph": "e", "ts": end},
-        ]
+        if tenure.scan_begun is not None and tenure.owner in processes:
+            name = f"{tenure.computation} {tenure.interval}, sequencer {tenure.sequencer}"
+            common = {"cat": "ownership", "id": tenure.sequencer, "name": name, "tid": _EVENTS}
+            end = end_us if tenure.forgotten is None else history[tenure.forgotten].at_us
+            found += _span({**common, "pid": processes[tenure.owner]}, history[tenure.scan_begun].at_us, end)
     return found
 
 
 def _outages(history: Sequence[h.Event], processes: dict[str, int], end_us: int) -> _Trace:
     found: _Trace = []
     for number, outage in enumerate(outages_of(history)):
-        begin = history[outage.begin].at_us
-        end = end_us if outage.end is None else history[outage.end].at_us
-        common = {
+        fault = {
             "cat": "fault",
             "id": number,
+            "name": outage.kind,
             "pid": processes[outage.process],
             "tid": _FAULTS,
-            "name": outage.kind,
         }
-        found += [
-            {
-                **common,
-                "ph": "b",
-                "ts": begin,
-                "args": {"strikes": len(outage.details), "first": outage.details[0]},
-            },
-            {**common, "ph": "e", "ts": end},
-        ]
+        end = end_us if outage.end is None else history[outage.end].at_us
+        strikes = {"strikes": len(outage.details), "first": outage.details[0]}
+        found += _span(fault, history[outage.begin].at_us, end, **strikes)
     return found
 
 
