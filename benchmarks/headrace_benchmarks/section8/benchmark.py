@@ -22,7 +22,7 @@ def _benchmark(experiment: Experiment) -> Benchmark:
             half = "" if row.value.half is None else f"± {row.value.half:.3g} over {found.seeds} runs"
             yield Figure(f"{row.point}: {row.figure}", row.value.mean, _unit(experiment), anchor, detail=half)
 
-    return Benchmark(experiment.name, f"{experiment.place}: {experiment.title}", measured)
+    return Benchmark(experiment.name, f"{experiment.place}: {experiment.title}", measured, experiment.needs)
 
 
 def _unit(experiment: Experiment) -> str:
