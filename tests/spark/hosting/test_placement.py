@@ -4,18 +4,19 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from headrace.spark.hosting.layout import JobPlan, computation_of, number_of
+from headrace.spark.hosting.layout import computation_of, number_of
 from headrace.spark.hosting.placement import partition_of, partitions_for, placed_groups
 from headrace.spark.jobs.deployment_settings import DeploymentSettings, Shape
+from headrace.spark.jobs.migration import needs_migration
 from headrace.spark.runtime.spark_session import files_managed, most_partitions, partitions_set
 from headrace.spark.sinks.job_sinks import Sinks
-from tests.sim.rig import mail
 
 
 @given(
@@ -39,18 +40,17 @@ def test_names_stay_as_they_are_because_state_is_stored_under_them() -> None:
     assert placed_groups("counter", 2, 0) == ("counter/0", "counter/1")
 
 
-@pytest.mark.parametrize(("partitions", "rows"), [(0, False), (2, True)])
-def test_a_directory_keeps_the_names_and_the_operators_that_it_was_begun_with(
-    *, partitions: int, rows: bool
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_a_directory_keeps_its_partitions_unless_an_earlier_version_noted_none_and_its_state_moves(
+    partitions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory of an earlier version has no partitions in its shape. Spark resumes it only with pandas frames."""
-    pipeline = mail()
-    before = Shape(pipeline.name, 4, ["mail"], [["sorter"], ["counter"]], partitions=partitions)
+    monkeypatch.setattr("headrace.spark.jobs.deployment_settings.most_partitions", lambda _spark: 4)
+    before = Shape("mail", 4, ["mail"], [["sorter"], ["counter"]], partitions=partitions)
     none: Any = None
     settings = DeploymentSettings(none, Path(), Sinks({}), 4, None, None).placed(before)
-    plan = JobPlan(pipeline, intervals=4, partitions=settings.partitions)
-    assert plan.rows is rows
-    assert plan.groups["counter"] == placed_groups("counter", 4, partitions)
+    assert settings.partitions == (partitions or 4)
+    now = msgspec.structs.replace(before, partitions=settings.partitions)
+    assert needs_migration(before, now) is (partitions == 0)
 
 
 @given(intervals=st.integers(1, 300), most=st.integers(1, 300))

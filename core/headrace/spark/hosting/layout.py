@@ -48,7 +48,7 @@ class JobPlan:
         clock: whether a clock tells that wall time passes, so that wall timers can be set; bounded input needs none.
         history: keys of which each operator also emits the History events; ``None``: no History.
         progress: each interval emits a `Tally` for each micro-batch that processes it.
-        partitions: see `placed_groups`; above 0 only in jobs of this version or a later one.
+        partitions: see `placed_groups`; above 0 only in jobs.
         fused: one operator hosts all levels (see `headrace.spark.hosting.fused`); only with one partition.
         limits: skew limits of the injectors that have one, microseconds; none, if the input is bounded and so read in order.
         wake_until: number of the last micro-batch in which all intervals are called.
@@ -98,11 +98,6 @@ class JobPlan:
         derive("levels", tuple(map(tuple, levels)))
         derive("groups", {OUTSIDE: outside, **groups})
         derive("followers", followers_of(given))
-
-    @property
-    def rows(self) -> bool:
-        """Whether Spark passes rows to stateful operators, not pandas frames (see `headrace.spark.hosting.processor`)."""
-        return self.partitions > 0
 
     def group(self, consumer: str, key: str) -> str:
         """Return the group for a record with this consumer and key."""

@@ -2,8 +2,7 @@
 
 Rules of this file: parcels for later levels, or for the outside, pass through an operator without touching state; an operator has
 at most one Spark timer for each interval, and never reads another interval's state. Choice: Spark passes rows, not pandas
-frames, since a frame for each interval costs more than the interval itself in a small micro-batch. Checkpoints of earlier
-versions, and those of `attach`, were begun with frames, and Spark resumes them only with frames.
+frames, since a frame for each interval costs more than the interval itself in a small micro-batch.
 """
 
 import time
@@ -65,11 +64,11 @@ class OperatorProcessor(StatefulProcessor):
         if not self._seeds:
             return self._run(group, rows, timerValues)
         with noted():
-            for image in self._parcels_in(rows):
+            for row in rows:
                 if isinstance(self._store, _FusedStore):
-                    FusedTask(self._plan, self._store).take(image)
+                    FusedTask(self._plan, self._store).take(row["parcel"])
                 else:
-                    install(image, self._store)
+                    install(row["parcel"], self._store)
         return iter(())
 
     def handleExpiredTimer(  # noqa: N802  Spark's name
@@ -85,13 +84,8 @@ class OperatorProcessor(StatefulProcessor):
     def _run(self, group: str, rows: Iterable[Any], times: TimerValues) -> Iterator[Any]:
         with noted(), collector_paused():
             post = self._process(group, rows, times)
-        if self._plan.rows:
-            for name, parcel in zip(*post.encoded(), strict=True):
-                yield Row(group=name, parcel=parcel)
-        elif post.parcels or post.tallies:
-            import pandas as pd  # noqa: PLC0415  it takes as long as all the other imports of Spark's Python processes
-
-            yield pd.DataFrame(dict(zip(("group", "parcel"), post.encoded(), strict=True)))
+        for name, parcel in zip(*post.encoded(), strict=True):
+            yield Row(group=name, parcel=parcel)
 
     def _process(self, group: str, rows: Iterable[Any], times: TimerValues) -> Post:
         plan, store = self._plan, self._store
@@ -99,7 +93,7 @@ class OperatorProcessor(StatefulProcessor):
         number = plan.batches_before + int(TaskContext.get().getLocalProperty("streaming.sql.batchId") or 0)
         now_us = times.getCurrentProcessingTimeInMs() * MILLISECOND
         batch = BatchContext(number, now_us, from_spark(store.watermark_ms))
-        parcels = self._parcels_in(rows)
+        parcels = (row["parcel"] for row in rows)
         if isinstance(store, _FusedStore):
             if self._task is None:
                 self._task = FusedTask(plan, store)
@@ -107,13 +101,6 @@ class OperatorProcessor(StatefulProcessor):
         store.group = group
         # The parcels have no name here, so they are freed before the garbage collector would scan their records.
         return run_interval(plan, group, batch, [decode_parcel(data) for data in parcels], store)
-
-    def _parcels_in(self, rows: Iterable[Any]) -> Iterator[bytes]:
-        for found in rows:
-            if self._plan.rows:
-                yield found["parcel"]
-            else:
-                yield from found["parcel"]
 
 
 class _FusedStore:

@@ -174,15 +174,13 @@ def attached(
 def level_operator(parcels: DataFrame, plan: JobPlan, level: int, *, streaming: bool) -> DataFrame:
     """Add the operator of one level, or of all, from incoming to outgoing parcels."""
     if streaming:
-        return operator(parcels, plan, OperatorProcessor(plan, level))
+        return operator(parcels, OperatorProcessor(plan, level))
     return parcels.groupBy("group").applyInArrow(bounded(plan, level), PARCEL_SCHEMA)
 
 
-def operator(parcels: DataFrame, plan: JobPlan, processor: StatefulProcessor) -> DataFrame:
+def operator(parcels: DataFrame, processor: StatefulProcessor) -> DataFrame:
     """Add a stateful operator, from incoming to outgoing parcels."""
-    groups = parcels.groupBy("group")
-    operate = groups.transformWithState if plan.rows else groups.transformWithStateInPandas
-    return operate(processor, PARCEL_SCHEMA, "append", "EventTime")
+    return parcels.groupBy("group").transformWithState(processor, PARCEL_SCHEMA, "append", "EventTime")
 
 
 @dataclass(frozen=True, slots=True)

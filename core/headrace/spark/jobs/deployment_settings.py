@@ -42,7 +42,7 @@ class Shape(msgspec.Struct, frozen=True):
         layout: how earlier versions ran it; this one only knows ``pipelined``.
         switches: switches of all computations ever deployed there (see `headrace.api.versions`).
         levels: levels of all computations ever deployed there.
-        partitions: number of Spark's partitions, which the names of the groups depend on; 0: they are plain.
+        partitions: number of Spark's partitions, which the groups' names depend on; 0: an earlier version passed frames.
         fused: whether one operator hosts all levels.
         consumers: by computation, who consumes its outputs or follows its pending work; ``None``: not known.
         wake_until: number of the last micro-batch in which all intervals are called, because ``consumers`` changed.
@@ -105,16 +105,17 @@ class DeploymentSettings:
     idle_us: Mapping[str, int] = field(default_factory=dict)
     splits: Splits = field(default_factory=dict)
     partitions: int = 0
-    """Partitions of each query; 0: those of the session, because the directory is of an earlier version."""
+    """Partitions of each query; 0: they are not known yet."""
     fused: bool = False
     """Whether one operator hosts all levels."""
 
     def placed(self, before: Shape | None) -> "DeploymentSettings":
         """Return these settings with the partitions and operators of the deployment before, or else of a new one.
 
-        With another number of intervals the state moves to a new checkpoint, which has its own.
+        With another number of intervals the state moves to a new checkpoint, which has its own. So does that of a version that
+        passed pandas frames to the operators, and noted no partitions.
         """
-        if before is not None and before.intervals == self.intervals:
+        if before is not None and before.partitions and before.intervals == self.intervals:
             return replace(self, partitions=before.partitions, fused=before.fused)
         partitions = partitions_for(self.intervals, most_partitions(self.spark))
         return replace(self, partitions=partitions, fused=partitions == 1)

@@ -56,7 +56,7 @@ _NOTHING_READ = "-"
 
 def needs_migration(before: Shape, now: Shape) -> bool:
     """Return whether a job's shape does not fit its checkpoint."""
-    if (before.intervals, before.splits) != (now.intervals, now.splits):
+    if (before.intervals, before.splits) != (now.intervals, now.splits) or not before.partitions:
         return True
     if before.injectors != now.injectors or before.own_sources not in (None, now.own_sources):
         return True
@@ -201,7 +201,7 @@ def _seed(
     ticks = ticks.withWatermark("timestamp", "0 seconds")
     parcels = ticks.crossJoin(spark.createDataFrame(rows, PARCEL_SCHEMA)).select("group", "parcel")
     for level in range(1 if plan.fused else len(plan.levels)):
-        parcels = operator(parcels, plan, OperatorProcessor(plan, level, seeds=True))
+        parcels = operator(parcels, OperatorProcessor(plan, level, seeds=True))
     once = replace(settings, available_now=True, trigger_us=None)
     RunningQuery(f"{settings.directory}: migration", parcels, _compute, checkpoint, once).await_end()
     assert last_committed(checkpoint) == 0, "a seed is one micro-batch"
