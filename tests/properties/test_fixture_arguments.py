@@ -1,5 +1,6 @@
 """Each argument of the fixture ``headrace_verify`` is heeded by each kind of target, or refused; so are pytest's settings."""
 
+import importlib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -197,3 +198,42 @@ def test_file_of_a_program_is_a_target(tmp_path: Path) -> None:
     job.write_text(PROGRAM.replace("sys.argv[1]", "f'{batch_id}.txt'").replace('"a"', '"w"'))
     done = verifier(str(job), env={"LINE": "row\n"}, query="rows")
     assert [part.source.query for part in done.parts] == ["rows"]
+
+
+GATES = """
+import sqlite3
+from headrace import SECOND, Computation, Pipeline
+from headrace_sim.feed import FeedBuilder
+
+class Gate(Computation):
+    def process_record(self, context, record):
+        context.produce("passed", record.value)
+
+pipeline = Pipeline("gates")
+pipeline.injector("passages")
+pipeline.add(Gate(), name="gate", inputs=["passages"], outputs=["passed"])
+
+def feed(seed):
+    builder = FeedBuilder(pipeline)
+    for number in range(2):
+        builder.record(at_us=SECOND, value=number, timestamp=SECOND, key=f"k{number}")
+    return builder.build()
+
+def sink(df, batch_id):
+    with sqlite3.connect("passed.db") as db:
+        db.execute("CREATE TABLE IF NOT EXISTS passed (key TEXT)")
+        db.executemany("INSERT INTO passed VALUES (?)", [(row.key,) for row in df.collect()])
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.nightly
+def test_pipeline_on_spark_is_struck_at_each_crash_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gates.py").write_text(GATES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    gates: Any = importlib.import_module("gates")
+    with pytest.raises(InvariantViolatedError, match=r"passed has .*key='k0'.* once too often"):
+        _verifier(tmp_path / "kept")(gates.pipeline, gates.feed, on="spark")

@@ -154,11 +154,6 @@ class PostgresServer:
                 self._functions[start] = frozenset(row[0] for row in connection.execute(_FUNCTIONS))
         return replace(reached, functions=self._functions.get(start, frozenset()))
 
-    def end_connections(self, name: str) -> None:
-        """End what is still connected to a database: its process is dead."""
-        with self._commands() as command:
-            command(_END_CONNECTIONS, [self._prefix + name])
-
     def drop(self, name: str) -> None:
         """Drop a database, whatever is connected to it."""
         with self._commands() as command:
