@@ -100,3 +100,6 @@ JOBS = {
     ),
 }
 """All of them by name."""
+
+SHORT_NAMES = {f"nexmark-q{number}": f"headrace_scenarios.nexmark:q{number}" for number in range(13)}
+"""Other pipelines that Headrace ships, ``MODULE:PIPELINE`` by short name: their module makes their input."""

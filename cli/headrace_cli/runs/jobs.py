@@ -4,7 +4,6 @@ A job is a pipeline with its input. The input may differ from host to host: the 
 one, and then outputs are comparable as far as that goes.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
@@ -16,7 +15,7 @@ from headrace_cli.runs.input_file import InputOptions, read_input
 from headrace_cli.targets.loading import load_pipeline, load_promises, load_target
 from headrace_cli.terminal.exit import WrongOptionError
 from headrace_properties.promises import Promise
-from headrace_scenarios.shipped import JOBS, JobInput
+from headrace_scenarios.shipped import JOBS, SHORT_NAMES, JobInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ def load_job(
     """Load a job.
 
     Args:
-        name: one of `JOBS`, ``nexmark-q0`` to ``nexmark-q12``, or ``MODULE:PIPELINE``.
+        name: one of `JOBS` or `SHORT_NAMES`, or ``MODULE:PIPELINE``.
         seed: of the input, where a function makes it.
         path: a file with the input; ``None``: a function makes it.
         reading: how to read the file.
@@ -55,8 +54,7 @@ def load_job(
         WrongOptionError: the options do not fit.
         TargetError: there is no such pipeline, or nothing that makes its input.
     """
-    if re.fullmatch(r"nexmark-q(\d|1[0-2])", name):
-        name = name.replace("nexmark-", "headrace_scenarios.nexmark:")
+    name = SHORT_NAMES.get(name, name)
     if path is not None and feed is not None:
         raise WrongOptionError(name, "there are two inputs, --input and --feed", "Give one of them")
     if path is None and reading != InputOptions():
