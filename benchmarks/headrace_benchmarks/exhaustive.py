@@ -245,9 +245,9 @@ def _story(failure: Failure, protocol: Protocol) -> tuple[str, ...]:
     """Tell how the figure's rule was broken, in sentences."""
     trial = PipelineTrial(failure.plan, failure.feed_seed, failure.kept)
     history, verdicts, _ = run_plan(FIGURE_12.application, trial, protocol)
-    told = narrate(history, verdicts, pipelines=[FIGURE_12.pipeline])
-    assert told is not None
-    return told.paragraphs
+    narrative = narrate(history, verdicts, pipelines=[FIGURE_12.pipeline])
+    assert narrative is not None
+    return narrative.paragraphs
 
 
 def mutants(names: Sequence[str] = ()) -> Iterator[Row]:

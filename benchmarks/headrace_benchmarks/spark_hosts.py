@@ -41,15 +41,15 @@ def latency(spark: Any, place: Path, *, quick: bool) -> Iterator[Figure]:
 
     keys, records = (100, 5_000) if quick else (_JOB_KEYS, _JOB_RECORDS)
     for job in STREAMS:
-        found = job_times(spark, job, keys, records, place / job)
-        for what, seconds in (("file to sink", found.latencies_s), ("restart to sink", found.recoveries_s)):
+        times = job_times(spark, job, keys, records, place / job)
+        for what, seconds in (("file to sink", times.latencies_s), ("restart to sink", times.recoveries_s)):
             yield Figure(
                 f"{job}, from {what}",
                 median(seconds) * 1_000,
                 "ms of wall time",
                 detail=f"the median of {len(seconds)}",
             )
-        yield Figure(f"{job}, throughput", found.records_per_s, "records per wall second", detail=f"{keys:,} keys")  # fmt: skip
+        yield Figure(f"{job}, throughput", times.records_per_s, "records per wall second", detail=f"{keys:,} keys")  # fmt: skip
 
 
 def rounds(spark: Any, place: Path, *, quick: bool) -> Iterator[Figure]:

@@ -72,8 +72,8 @@ def _selected(frame: DataFrame) -> DataFrame:
 def _local_items(frame: DataFrame) -> DataFrame:
     people = _of(frame, "person").where(F.col("state").isin(*plain.LOCAL_STATES))
     auctions = _of(frame, "auction").where(F.col("category") == plain.LOCAL_CATEGORY)
-    found = auctions.select(F.col("id").alias("auction"), "seller")
-    return found.join(people.select(F.col("id").alias("seller"), "name", "state"), "seller").drop("seller")
+    rows = auctions.select(F.col("id").alias("auction"), "seller")
+    return rows.join(people.select(F.col("id").alias("seller"), "name", "state"), "seller").drop("seller")
 
 
 def _winning_bids(frame: DataFrame) -> DataFrame:

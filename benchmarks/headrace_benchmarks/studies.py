@@ -89,21 +89,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--store", action="store_true", help=f"put the rows in place of those in {STORED.name}"
     )
-    given = parser.parse_args(arguments)
-    study = STUDIES[given.name]
-    unknown = [name for name in given.chosen if name not in study.choices]
+    args = parser.parse_args(arguments)
+    study = STUDIES[args.name]
+    unknown = [name for name in args.chosen if name not in study.choices]
     if unknown:
         parser.error(f"unknown choice {unknown[0]!r}; choose from {', '.join(study.choices) or 'nothing'}")
     load = os.getloadavg()[0]  # others at work on this machine make all of it slower
     rows = []
-    for row in study.rows(given):
+    for row in study.rows(args):
         print(json.dumps(row, ensure_ascii=False), flush=True)
         rows.append(row)
-    if given.store:
+    if args.store:
         words = " ".join(arguments or sys.argv[1:]).replace(" --store", "")
         here = f"Python {platform.python_version()}, {cores()} cores, load {load:.1f} before"
         stored = json.loads(STORED.read_text(encoding="utf-8"))
-        stored[given.name] = {
+        stored[args.name] = {
             "measured": f"`python -m headrace_benchmarks.studies {words}` ({here})",
             "rows": rows,
         }

@@ -248,10 +248,10 @@ def found_again(retried: Sequence[Retried]) -> Verification | None:
         if isinstance(again.kept.replay.trial, PipelineTrial) and again.judged is not None
     ]
     seeds = tuple(dict.fromkeys(trial.feed_seed for trial, _ in runs))
-    found = Verification(feed_seeds=seeds, feeds_asked=len(seeds))
+    verification = Verification(feed_seeds=seeds, feeds_asked=len(seeds))
     for trial, judged in runs:
-        found.take(trial, judged)
-    return None if found.failure is None else found
+        verification.take(trial, judged)
+    return None if verification.failure is None else verification
 
 
 def retry_code(
@@ -273,17 +273,17 @@ def retry_code(
         if wrong:
             retried.append(Retried(failure, wrong=wrong))
             continue
-        found: dict[Kind, Verdict] = {
+        verdicts: dict[Kind, Verdict] = {
             kind: verdict for kind, verdict in known.verdicts.items() if replay.shows(kind)
         }
-        if not found and not known.why_no_runs:
+        if not verdicts and not known.why_no_runs:
             again = shown_again(application, trial, replay.kinds)
-            found = dict(again.verdicts) or dict.fromkeys(replay.kinds, Holds(1))
+            verdicts = dict(again.verdicts) or dict.fromkeys(replay.kinds, Holds(1))
             known = replace(known, findings=ranked([*known.findings, *again.findings]))
         changes = replay.changes(input_digest(application.input_of(trial)))
-        asked = known.of(FindingClass.UNDECLARED) if Violated not in map(type, found.values()) else ()
-        question = next((finding for finding in asked if finding.kind in found), None)
-        retried.append(Retried(failure, found, changes, found=question))
+        asked = known.of(FindingClass.UNDECLARED) if Violated not in map(type, verdicts.values()) else ()
+        question = next((finding for finding in asked if finding.kind in verdicts), None)
+        retried.append(Retried(failure, verdicts, changes, found=question))
     return known, tuple(retried)
 
 

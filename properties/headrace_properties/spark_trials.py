@@ -251,8 +251,8 @@ class Again:
                 smaller = dataclasses.replace(target, feed=narrowed(target.feed, trial.kept))
                 self.finding = _ELSEWHERE[trial.cause](smaller)
                 return
-            found = check_again(target.job, target.feed, trial, target.promises, target.limits)
-            self.finding = None if found is None else placed(target.job, target.feed, found)
+            finding = check_again(target.job, target.feed, trial, target.promises, target.limits)
+            self.finding = None if finding is None else placed(target.job, target.feed, finding)
         elif target.job.sink.function is not None:
             smaller = dataclasses.replace(target, feed=narrowed(target.feed, trial.kept))
             self._sink = smaller.try_fault(trial.fault)
@@ -261,9 +261,9 @@ class Again:
                 self._rows = smaller.rows_beside(trial, self._sink.given)
                 return
             seed, kept = trial.feed_seed, trial.kept
-            shown = [(finding_of_sink(found, seed, kept), found.rows) for found in self._sink.findings]
+            shown = [(finding_of_sink(finding, seed, kept), finding.rows) for finding in self._sink.findings]
             shown += [(question_of_sink(asked, seed, kept), asked.rows) for asked in self._sink.questions]
-            same = [found for found in shown if replay.shows(found[0].kind)]
+            same = [finding for finding in shown if replay.shows(finding[0].kind)]
             self.finding, self._rows = next(iter(same or shown), (None, None))
 
     def explanation(self) -> Explanation | None:

@@ -211,14 +211,14 @@ class Verifier:
         trials.elsewhere = frozenset(promise.name for promise in target.promises) - beside
         trials.allow_unknown = self._allowed(given.get("allow_unknown", ()))
         session = self._run(Session(trials, self._memory(target.source if names else None)))
-        found, code = trials.verification, trials.code or CodeReview(())
-        if found.runs:
-            self.record("headrace runs", found.runs)
-            self.record("headrace events", found.events)
+        verification, code = trials.verification, trials.code or CodeReview(())
+        if verification.runs:
+            self.record("headrace runs", verification.runs)
+            self.record("headrace events", verification.events)
         if uncompared := code.noted(NOT_COMPARED):
             self.record("headrace not compared", ", ".join(uncompared))
-        self._raise(session, pipeline.name, found.runs, trials.unknown)
-        return found
+        self._raise(session, pipeline.name, verification.runs, trials.unknown)
+        return verification
 
     def _hosted_pipeline(self, pipeline: Pipeline, feed: Any, given: TrialArguments) -> "SparkReport":
         """Let the real Spark host a pipeline, and strike it at each crash point."""

@@ -75,21 +75,22 @@ def _rate(name: str, rounds: Rounds, run: str, what: str) -> Figure:
 
 def _deliveries(size: KernelSize, seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
     runs = throughput.runs(size.records, seed)
-    found = Rounds(runs, size.rounds, on_run)
-    yield _rate("simulated deliveries", found, throughput.ENGINE, "deliveries")
+    rounds = Rounds(runs, size.rounds, on_run)
+    yield _rate("simulated deliveries", rounds, throughput.ENGINE, "deliveries")
     yield at_least(
-        "simulated deliveries, relative to a minimal engine loop", found.ratio(throughput.ENGINE, throughput.MINIMAL), 0.1,
-        detail=f"the loop: {found.rate(throughput.MINIMAL):,.0f} per CPU second",
+        "simulated deliveries, relative to a minimal engine loop", rounds.ratio(throughput.ENGINE, throughput.MINIMAL), 0.1,
+        detail=f"the loop: {rounds.rate(throughput.MINIMAL):,.0f} per CPU second",
     )  # fmt: skip
-    share = 1 - found.ratio(throughput.ENGINE, throughput.WITHOUT_HISTORY)
+    share = 1 - rounds.ratio(throughput.ENGINE, throughput.WITHOUT_HISTORY)
     yield at_most("the History's share of a run", share, 0.25)
 
 
 def _sizes(size: KernelSize, seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
-    found = Rounds(throughput.sizes(size.size_records, seed), size.size_rounds, on_run)
+    rounds = Rounds(throughput.sizes(size.size_records, seed), size.size_rounds, on_run)
     yield at_least(
-        "simulated deliveries at 2,000 workers, relative to 200", found.ratio(throughput.LARGE, throughput.SMALL), 0.45,
-        detail=f"{found.rate(throughput.LARGE):,.0f} and {found.rate(throughput.SMALL):,.0f} per CPU second, same load for each",
+        "simulated deliveries at 2,000 workers, relative to 200", rounds.ratio(throughput.LARGE, throughput.SMALL), 0.45,
+        detail=
+        f"{rounds.rate(throughput.LARGE):,.0f} and {rounds.rate(throughput.SMALL):,.0f} per CPU second, same load for each",
     )  # fmt: skip
 
 
@@ -115,10 +116,10 @@ class _Pair:
 
     def measure(self, size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
         amount = getattr(size, self.amount)
-        found = Rounds({name: partial(run, amount) for name, run in self.runs.items()}, size.rounds, on_run)
+        rounds = Rounds({name: partial(run, amount) for name, run in self.runs.items()}, size.rounds, on_run)
         ours, anchor = self.runs
-        rates = f"{found.rate(ours):,.0f} and {found.rate(anchor):,.0f} {self.what} per CPU second"
-        yield at_least(self.figure, found.ratio(ours, anchor), self.goal, detail=f"{rates}{self.note}")
+        rates = f"{rounds.rate(ours):,.0f} and {rounds.rate(anchor):,.0f} {self.what} per CPU second"
+        yield at_least(self.figure, rounds.ratio(ours, anchor), self.goal, detail=f"{rates}{self.note}")
 
 
 _ALONE = _Pair(
@@ -143,16 +144,16 @@ def _watermarks(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> 
                 f"authority, {size.many:,} intervals": partial(run, size.many, shards, size.updates),
                 f"authority, {size.few:,} intervals": partial(run, size.few, shards, size.updates),
             }  # fmt: skip
-            found = Rounds(runs, size.size_rounds, on_run)
+            rounds = Rounds(runs, size.size_rounds, on_run)
             many, few = runs
             where = f"{case}, {shards} shards" if shards > 1 else case
             yield at_least(
                 f"authority at {size.many:,} intervals, {where}",
-                round(found.rate(many)),
+                round(rounds.rate(many)),
                 500_000,
                 "updates per CPU second",
             )
-            yield at_most(f"times slower than at {size.few:,}, {where}", found.ratio(few, many), 2.5)
+            yield at_most(f"times slower than at {size.few:,}, {where}", rounds.ratio(few, many), 2.5)
 
 
 def _codec(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
@@ -160,10 +161,10 @@ def _codec(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Itera
         "records": partial(small.record_rate, size.codec),
         "tuples": partial(small.tuple_rate, size.codec),
     }
-    found = Rounds(runs, size.rounds, on_run)
+    rounds = Rounds(runs, size.rounds, on_run)
     yield at_most(
-        "time to encode and decode a record, relative to a MessagePack tuple", found.ratio("tuples", "records"), 1.5,
-        detail=f"{1e9 / found.rate('records'):,.0f} and {1e9 / found.rate('tuples'):,.0f} ns of CPU time",
+        "time to encode and decode a record, relative to a MessagePack tuple", rounds.ratio("tuples", "records"), 1.5,
+        detail=f"{1e9 / rounds.rate('records'):,.0f} and {1e9 / rounds.rate('tuples'):,.0f} ns of CPU time",
     )  # fmt: skip
 
 

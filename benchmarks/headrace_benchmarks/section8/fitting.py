@@ -75,14 +75,14 @@ LATENCIES = (
 
 def fit_latencies(start: Calibration = CALIBRATION) -> Calibration:
     """Fit the parameters that Figure 13 determines. Their start values do not matter: each is searched over its whole range."""
-    found = start
+    calibration = start
     for _ in range(ROUNDS):
-        before = found
+        before = calibration
         for target in LATENCIES:
-            found = fit_one(target, found)
-        if found == before:
+            calibration = fit_one(target, calibration)
+        if calibration == before:
             break
-    return found
+    return calibration
 
 
 def fit_one(target: Target, calibration: Calibration) -> Calibration:

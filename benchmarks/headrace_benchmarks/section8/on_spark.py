@@ -29,12 +29,12 @@ def sample(point: str, _seed: int) -> RunSample:
         TemporaryDirectory(ignore_cleanup_errors=True) as place,
         session(_THREADS, "headrace paper report") as spark,
     ):
-        found = job_times(spark, point, KEYS, RECORDS, Path(place), tries=TRIES, stops=STOPS)
+        times = job_times(spark, point, KEYS, RECORDS, Path(place), tries=TRIES, stops=STOPS)
     values = (
-        (point, THROUGHPUT, found.records_per_s),
-        (point, LATENCY, median(found.latencies_s) * 1_000),
-        (point, "longest latency, ms", max(found.latencies_s) * 1_000),
-        (point, RECOVERY, median(found.recoveries_s) * 1_000),
+        (point, THROUGHPUT, times.records_per_s),
+        (point, LATENCY, median(times.latencies_s) * 1_000),
+        (point, "longest latency, ms", max(times.latencies_s) * 1_000),
+        (point, RECOVERY, median(times.recoveries_s) * 1_000),
     )
     return RunSample(point, 0, values)
 

@@ -270,16 +270,18 @@ def _import_failed(name: str, module_name: str, error: BaseException) -> TargetE
 def _pipeline(name: str, module: ModuleType, attribute: str) -> Pipeline:
     if not hasattr(module, attribute):
         raise TargetError(name, f"module {module.__name__!r} has no {attribute!r}", _pipelines_of(module))
-    found = getattr(module, attribute)
-    if not isinstance(found, Pipeline):
-        kind = "function" if callable(found) and not isinstance(found, type) else type(found).__name__
+    pipeline = getattr(module, attribute)
+    if not isinstance(pipeline, Pipeline):
+        kind = (
+            "function" if callable(pipeline) and not isinstance(pipeline, type) else type(pipeline).__name__
+        )
         remedy = _pipelines_of(module)
         if kind == "function":
             remedy += (
                 ". For a Spark job or a foreachBatch function, give the columns of its input with --schema"
             )
         raise TargetError(name, f"{attribute!r} is a {kind}, not a Pipeline", remedy)
-    return found
+    return pipeline
 
 
 def _pipelines_of(module: ModuleType) -> str:

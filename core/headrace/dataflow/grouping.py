@@ -234,11 +234,11 @@ class Grouping:
         if self.windows is None:
             return (element.window,)
         if type(self.windows) in _OURS:
-            given = self.windows.assign_windows(element)
+            windows = self.windows.assign_windows(element)
         else:
-            given = self.windows.assign_windows(shown(element))
-            given = _checked(self.windows, "assign_windows", given, element.key)
-        return [within_time(window) for window in given]
+            windows = self.windows.assign_windows(shown(element))
+            windows = _checked(self.windows, "assign_windows", windows, element.key)
+        return [within_time(window) for window in windows]
 
     # Elements
 
@@ -318,10 +318,10 @@ class Grouping:
             found = _found(state, window, indexed)
             return window, [] if found is None else [found]
         known = dict.fromkeys([*(window_state.window for window_state in state.windows), window])
-        given = strategy.merge_windows(list(known))
+        windows = strategy.merge_windows(list(known))
         if type(strategy) not in _OURS:
-            given = _checked(strategy, "merge_windows", given, key)
-        merged = [within_time(returned) for returned in given]
+            windows = _checked(strategy, "merge_windows", windows, key)
+        merged = [within_time(returned) for returned in windows]
         for each in known:
             if sum(target.covers(each) for target in merged) != 1:
                 raise WindowMergeError(repr(strategy), tuple(known), tuple(merged))

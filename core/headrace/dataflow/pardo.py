@@ -32,14 +32,14 @@ class Do:
 
     def __call__(self, element: Element) -> Iterable[Element]:
         """Return one element per pair, with the same time and window."""
-        made = []
+        elements = []
         given = shown(element)
         for pair in _several(element, "par_do", self.function, self.function(given), _PAIRS):
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise _gave(element, "par_do", self.function, pair, "an output", _PAIRS)
             key, value = pair
-            made.append(replace(element, key=_key(element, "par_do", self.function, key), value=value))
-        return made
+            elements.append(replace(element, key=_key(element, "par_do", self.function, key), value=value))
+        return elements
 
 
 @dataclass(frozen=True, slots=True)

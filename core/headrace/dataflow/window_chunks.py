@@ -230,21 +230,21 @@ class Unread:
                 after = ends[number - 1] if number else MIN_TIME
                 before = ends[number] if number < len(ends) else MAX_TIME
             group.append(window)
-        found = []
+        states = []
         for number, wanted in groups.items():
             few = 2 * len(wanted) <= self._most
-            found += self._read_single(number, wanted) if few else self._take([number])
-        return found
+            states += self._read_single(number, wanted) if few else self._take([number])
+        return states
 
     def touching(self, window: Window) -> list[WindowState]:
         """Read the windows that overlap or touch this one, if no two of the row's windows do."""
         first, starts = bisect_left(self._columns[_LAST_END], window.start), self._columns[_BASE]
         after = next((i for i in range(first, len(starts)) if starts[i] > window.end), len(starts))
-        found = []
+        states = []
         for number in range(first, after):
             wanted = self._grid(number).touching(self._row.chunks[number].lines, window)
-            found += self._read_single(number, wanted)
-        return found
+            states += self._read_single(number, wanted)
+        return states
 
     def due_by(self, now: int, watermark: int) -> list[WindowState]:
         """Read the chunks in which something is due at these readings of clock and watermark."""
@@ -387,7 +387,7 @@ class Unread:
         return self._lines.decode(found, grid.base)
 
     def _take(self, numbers: Iterable[int]) -> list[WindowState]:
-        found: list[WindowState] = []
+        states: list[WindowState] = []
         for number in numbers:
             if number in self._taken or number >= self._chunks:
                 continue
@@ -399,8 +399,8 @@ class Unread:
                 column[number] = MAX_TIME
             read = {place for chunk, place in self._single.values() if chunk == number}
             others = {grid.window(place): line for place, line in lines.items() if place not in read}
-            found += self._lines.decode(others, grid.base)
-        return found
+            states += self._lines.decode(others, grid.base)
+        return states
 
     def _copy(self, columns: "Sequence[array[int]]", chunks: list[Chunk], first: int, after: int) -> None:
         if first < after:
@@ -485,12 +485,12 @@ class _Grid(NamedTuple):
 
     def touching(self, places: Iterable[_Place], window: Window) -> list[Window]:
         """Return the windows in these places that overlap or touch this one."""
-        first, after, unit, found = window.start - self.base, window.end - self.base, self.unit, []
+        first, after, unit, windows = window.start - self.base, window.end - self.base, self.unit, []
         for place in places:
             start, size = place if isinstance(place, tuple) else (place * unit, unit)
             if start <= after and first <= start + size:
-                found.append(self.window(place))
-        return found
+                windows.append(self.window(place))
+        return windows
 
 
 class _Line(Carrier, msgspec.Struct, array_like=True):

@@ -39,12 +39,12 @@ def productions_of(
     """
     rules, strong = where.rules, where.strong
     prefix = rules.id_prefix(where.spec.name, version, cause, strong)
-    found: list[Production] = []
+    productions: list[Production] = []
     for ordinal, emission in enumerate(emissions, rules.first_ordinal(emitted, strong)):
         stream = emission.stream
         record_id = f"{prefix}#{ordinal}"
-        found += addressed(emission, record_id, origin, where.consumers(stream), where.codec(stream))
-    return tuple(found)
+        productions += addressed(emission, record_id, origin, where.consumers(stream), where.codec(stream))
+    return tuple(productions)
 
 
 def addressed(
@@ -64,13 +64,13 @@ def addressed(
         KeyExtractorError: a consumer's extractor failed.
     """
     stream, own, data, timestamp = emission.stream, emission.key, emission.value, emission.timestamp
-    found = []
+    productions = []
     for consumer, extractor in consumers:
         key = own
         if extractor is not same_key:
             key = key_for(consumer, extractor, codec, stream, own, data, timestamp, record_id)
-        found.append(Production(record_id, stream, consumer, key, data, timestamp, origin))
-    return found
+        productions.append(Production(record_id, stream, consumer, key, data, timestamp, origin))
+    return productions
 
 
 def key_for(

@@ -383,11 +383,11 @@ class WorkLedger:
 
     def _made(self, event: Applied) -> tuple[Production, ...]:
         """Return what a step must have delivered: its checkpoints, and omitted productions, which should be settled."""
-        made = event.delta.productions
+        productions = event.delta.productions
         if event.computation in self.topology.weak:
             for run in self.runs(event.sequencer, event.delta.number):
-                made += run.productions
-        return made
+                productions += run.productions
+        return productions
 
     def _change_timers(self, row: RowWork, event: Applied, least: int) -> list[WorkItem]:
         """Update the timers; return the new ones."""

@@ -99,18 +99,18 @@ class RowWrite:
 
 def row_writes(history: Iterable[h.Event]) -> dict[int, RowWrite]:
     """Return what each write of a History did to the state of its row, by the number of its event."""
-    found: dict[int, RowWrite] = {}
+    writes: dict[int, RowWrite] = {}
     last: dict[tuple[str, str], int] = {}
     for number, event in enumerate(history):
         if isinstance(event, h.Applied):
             row = event.computation, event.delta.key
             previous = last.get(row)
-            before = b"" if previous is None else found[previous].after
+            before = b"" if previous is None else writes[previous].after
             after = before if event.delta.state is None else event.delta.state
-            earlier = 0 if previous is None else found[previous].earlier + 1
-            found[number] = RowWrite(previous, before, after, earlier)
+            earlier = 0 if previous is None else writes[previous].earlier + 1
+            writes[number] = RowWrite(previous, before, after, earlier)
             last[row] = number
-    return found
+    return writes
 
 
 def _is_dull(event: h.Event, write: RowWrite, made: Collection[tuple[int, int, str]]) -> bool:

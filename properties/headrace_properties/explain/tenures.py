@@ -57,17 +57,17 @@ class Tenure:
 
 def tenures_of(history: Iterable[h.Event]) -> list[Tenure]:
     """Return all assignments, in order of their sequencers' mints."""
-    found: list[Tenure] = []
+    tenures: list[Tenure] = []
     by_sequencer: dict[int, Tenure] = {}
     for number, event in enumerate(history):
         match event:
             case h.IntervalMinted():
-                for older in found:
+                for older in tenures:
                     same = older.computation == event.computation and older.interval.overlaps(event.interval)
                     if same and older.replaced is None:
                         older.replaced = number
                 tenure = Tenure(event.computation, event.interval, event.sequencer, event.owner, number)
-                found.append(tenure)
+                tenures.append(tenure)
                 by_sequencer[event.sequencer] = tenure
             case h.ScanBegun() if event.sequencer in by_sequencer:
                 by_sequencer[event.sequencer].scan_begun = number
@@ -76,12 +76,12 @@ def tenures_of(history: Iterable[h.Event]) -> list[Tenure]:
             case h.IntervalDropped() if event.sequencer in by_sequencer:
                 by_sequencer[event.sequencer].forgotten = number
             case h.FaultStruck(kind="crash"):
-                for earlier in found:
+                for earlier in tenures:
                     if earlier.owner == event.process and earlier.forgotten is None:
                         earlier.forgotten = number
             case _:
                 pass
-    return found
+    return tenures
 
 
 @dataclass(slots=True)
@@ -111,7 +111,7 @@ _ONE_FAULT_US = 2 * SECOND
 
 def outages_of(history: Sequence[h.Event]) -> list[Outage]:
     """Return the faults as they took effect, in order of their beginnings."""
-    found: list[Outage] = []
+    outages: list[Outage] = []
     open_ones: dict[tuple[str, str], Outage] = {}
     for number, event in enumerate(history):
         match event:
@@ -123,7 +123,7 @@ def outages_of(history: Sequence[h.Event]) -> list[Outage]:
                 known = open_ones.get((event.process, event.kind))
                 if known is None or not _goes_on(history, known, event):
                     known = Outage(event.process, event.kind, number)
-                    found.append(known)
+                    outages.append(known)
                     open_ones[event.process, event.kind] = known
                 if event.kind not in _LASTS_UNTIL_HEALED:
                     known.end = number
@@ -134,7 +134,7 @@ def outages_of(history: Sequence[h.Event]) -> list[Outage]:
                         outage.end = number
             case _:
                 pass
-    return found
+    return outages
 
 
 def _goes_on(history: Sequence[h.Event], outage: Outage, event: h.FaultStruck) -> bool:

@@ -108,15 +108,15 @@ _PART = 20
 
 
 def _part(load: LoadApplication, files: frozenset[str], seeds: range) -> list[SurveyedRun]:
-    application, found = load(), []
+    application, runs = load(), []
     for seed in seeds:
         with _traced(files) as lines:
             judged = try_seed(application, seed)
         if judged.failed:
             raise UnsoundRunError(seed, fired_in(judged), message_of(judged))
         executed = {file: frozenset(numbers) for file, numbers in lines.items()}
-        found.append(SurveyedRun(seed, judged.digest, executed, held_in(judged)))
-    return found
+        runs.append(SurveyedRun(seed, judged.digest, executed, held_in(judged)))
+    return runs
 
 
 def held_in(judged: JudgedRun) -> tuple[str, ...]:

@@ -30,12 +30,12 @@ class Proposal:
 
 def proposed(guesses: Iterable[Guess], tried: Callable[[Promise], str | None]) -> tuple[Proposal, ...]:
     """Return the first few guesses with what a run says. ``tried``: returns how it breaks one; None: it cannot be tried."""
-    found: dict[str, Proposal] = {}
+    proposals: dict[str, Proposal] = {}
     for code, promise in guesses:
-        broken = tried(promise) if code not in found and len(found) < _MOST else None
+        broken = tried(promise) if code not in proposals and len(proposals) < _MOST else None
         if broken is not None:
-            found[code] = Proposal(code, broken)
-    return tuple(found.values())
+            proposals[code] = Proposal(code, broken)
+    return tuple(proposals.values())
 
 
 def guesses_about(tables: Mapping[str, Sequence[Any]], came: Mapping[str, Sequence[Any]]) -> Iterator[Guess]:

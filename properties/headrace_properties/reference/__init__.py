@@ -313,15 +313,15 @@ class _Reference:
         """Return a copy per consumer, under the key that it extracts. ``shown_id``: the id that extractors see."""
         stream = emitted.stream
         codec = self._pipeline.codec(stream)
-        found = []
+        deliveries = []
         for consumer, extractor in self._pipeline.consumers(stream):
             key = emitted.key
             if extractor is not same_key:
                 value = decode_at("stream {!r}, read for {!r}", codec, emitted.value, stream, consumer)
                 record = Record(key, value, emitted.timestamp, stream, record_id=shown_id)
                 key = _extracted(consumer, extractor, record)
-            found.append(Delivery(consumer, key, emitted, record_id))
-        return found
+            deliveries.append(Delivery(consumer, key, emitted, record_id))
+        return deliveries
 
     def _send(self, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:

@@ -73,26 +73,33 @@ def search(
         JournalError: ``resume`` is the file of another search.
         OptionsError: such a search cannot resume.
     """
-    application, found = strategy.application, strategy.found
+    application, verification = strategy.application, strategy.found
     if resume is not None and not strategy.described:
         raise OptionsError("resume", str(resume), "an exhaustive search, or one by lineage")
     jobs = jobs if math.isinf(examples) else useful_jobs(jobs, int(examples))
     with seldom_collected(), runner(application, strategy.protocol, jobs) as run:
         if resume is not None:
             run = RunJournal(resume, strategy.described, application).through(run)  # noqa: PLW2901  the same runs
-        _run_all(strategy.batches(run), found, examples, until_quiet, time.monotonic() + minutes * 60, on_run)
-    found.end(application)
-    if found.failure is not None and strategy.usual is not None:
-        error = found.failure.error
+        _run_all(
+            strategy.batches(run),
+            verification,
+            examples,
+            until_quiet,
+            time.monotonic() + minutes * 60,
+            on_run,
+        )
+    verification.end(application)
+    if verification.failure is not None and strategy.usual is not None:
+        error = verification.failure.error
         make = run_apart if error is not None and error.stop is StopCause.ENDED else try_plan
 
         def again(trial: PipelineTrial) -> JudgedRun:
             judged = make(application, trial, strategy.protocol)
-            on_run(found)
+            on_run(verification)
             return judged
 
-        found.fail(shrink(found.failure, application, strategy.usual, again))
-    return found
+        verification.fail(shrink(verification.failure, application, strategy.usual, again))
+    return verification
 
 
 _MOST_IDLE = 10

@@ -25,15 +25,15 @@ Branch = tuple[str, int, int]
 @contextmanager
 def watched(application: Application) -> Iterator[set[Branch]]:
     """Collect the branches of user code that are taken; none under another tracer."""
-    found: set[Branch] = set()
+    branches: set[Branch] = set()
     if sys.gettrace() is not None:
-        yield found
+        yield branches
         return
     files = {module.__file__ for module in user_modules(modules_of(application))}
     files |= {claim.file for promise in application.promises for claim in claims_of(promise)}
-    sys.settrace(_tracer(files, found))
+    sys.settrace(_tracer(files, branches))
     try:
-        yield found
+        yield branches
     finally:
         sys.settrace(None)
 

@@ -155,19 +155,19 @@ class TrialReader:
         table = raw.get(OUTPUTS)
         if table is None:
             return raw
-        found = outcome_of(self.pipeline, [_row(item) for item in table], self.promises)
-        self.first = self.first or found
+        outcome = outcome_of(self.pipeline, [_row(item) for item in table], self.promises)
+        self.first = self.first or outcome
         own: Raw = {
             "outputs": [
                 tuple((name, repr(getattr(record, name))) for name in Emitted.__struct_fields__)
-                for record in found.outputs.elements()
+                for record in outcome.outputs.elements()
             ],
             "states": [
                 (("computation", computation), ("key", key), ("state", repr(state)))
-                for (computation, key), state in found.states.items()
+                for (computation, key), state in outcome.states.items()
             ],
             "violated": [
-                f"{name}: {each.message}" for name, each in violations(dict(found.verdicts)).items()
+                f"{name}: {each.message}" for name, each in violations(dict(outcome.verdicts)).items()
             ],
         }
         return {name: items for name, items in raw.items() if name != OUTPUTS} | own

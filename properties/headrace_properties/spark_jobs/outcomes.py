@@ -164,8 +164,8 @@ class _Search:
         left_out = BY_CLOCK if self._probe.follows_the_clock else left_out_of(self._probe.job)
         notes = (*self._long_after(),) if done == schedules else ()
         notes += _notes(self._probe.job.declares, len({key for _, _, key in lasting(calm, noted)}))
-        found = ranked(self._findings.values())
-        return JobReport(found, tuple(unknown), done, most_late, calm, left_out, notes)
+        findings = ranked(self._findings.values())
+        return JobReport(findings, tuple(unknown), done, most_late, calm, left_out, notes)
 
     def _tried(self, schedules: int, seed: int, progress: Progress | None) -> tuple[int, int]:
         """Run schedules. Return their number, and the greatest number of late rows in one of them."""

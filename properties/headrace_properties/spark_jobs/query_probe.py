@@ -93,18 +93,18 @@ class QueryProbe:
             return None
         match trial.cause:
             case Cause.PROMISE:
-                found = self._broken(trial)
+                finding = self._broken(trial)
             case Cause.SWALLOWED:
-                found = self._swallowed(trial)
+                finding = self._swallowed(trial)
             case Cause.ALIKE:
-                found = self._alike(trial)
+                finding = self._alike(trial)
             case _ if trial.schedule is None:
-                found = self._alone(trial)
+                finding = self._alone(trial)
             case Cause.LATE:
-                found = self._early(trial) or self._differing(trial)
+                finding = self._early(trial) or self._differing(trial)
             case _:
-                found = self._differing(trial)
-        return None if found is None else replace(found, trial=trial)
+                finding = self._differing(trial)
+        return None if finding is None else replace(finding, trial=trial)
 
     def kind(self, cause: Cause, promise: str = "") -> Kind:
         """Return the kind of what is found: what breaks a promise or a declaration is violated."""

@@ -96,16 +96,16 @@ class Examiner:
     ) -> Iterator[Finding]:
         """Check one input."""
         look = self._look(feed)
-        found: set[Habit] = {habit for habit, _ in known}
+        habits: set[Habit] = {habit for habit, _ in known}
         for habit in Habit if only is None else (only,):
-            if habit in ORDERS and not found <= set(ORDERS):
+            if habit in ORDERS and not habits <= set(ORDERS):
                 continue  # a difference then need not be caused by the order
             for witness in look.witnesses(habit):
-                asked = found & set(ORDERS) - {habit} and not witness.by_clock and not witness.stops
-                found.add(habit)
+                asked = habits & set(ORDERS) - {habit} and not witness.by_clock and not witness.stops
+                habits.add(habit)
                 if not (asked or (habit, witness.computation) in known or self._declared(habit, witness)):
                     yield self._smallest(habit, witness, feed)
-            if habit.stops and habit in found:
+            if habit.stops and habit in habits:
                 return
         look.tell_growth(self.growth)
 

@@ -366,7 +366,7 @@ class Look:
     @cached_property
     def _keyed_otherwise(self) -> list[Witness]:
         """Find records whose key extractor returns another key when called again: a retry would go to another row (4.2)."""
-        found = []
+        witnesses = []
         for call in self._asked():
             if call.step.record is None:
                 continue
@@ -375,8 +375,8 @@ class Look:
                     again = self._caller.key_of(call.step, lots)
                 call.trace.effects += trace.effects
                 if again != call.step.key:
-                    found.append(self._keyed(call, again, "When it was asked for again"))
-        return found
+                    witnesses.append(self._keyed(call, again, "When it was asked for again"))
+        return witnesses
 
     def _keyed(self, call: ObservedCall, again: object, circumstances: str) -> Witness:
         record = call.step.record

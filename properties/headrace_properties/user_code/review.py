@@ -311,11 +311,11 @@ class _Review:
         """Return how a relation is violated on another input, if it is."""
         pipeline, chosen = self.versions[0], [relation for relation in RELATIONS if relation.name == name]
         try:
-            found = check_relations(pipeline, feed, options=self.options, seed=self.seed, relations=chosen)
+            verdicts = check_relations(pipeline, feed, options=self.options, seed=self.seed, relations=chosen)
         except (HeadraceError, SystemExit, CodeOverrunError):
             return None
         settles = settling_of(pipeline, feed) is not None
-        verdict = _as_declared(name, found[name], pipeline, settles=settles)
+        verdict = _as_declared(name, verdicts[name], pipeline, settles=settles)
         return verdict if isinstance(verdict, Violated) else None
 
 

@@ -222,8 +222,8 @@ class SourceDeliveries:
         first, second = self._settled(calm), self._settled(other)
         if first is None or second is None:
             return None
-        found = same_output(first, second)
-        return None if found.same else found
+        comparison = same_output(first, second)
+        return None if comparison.same else comparison
 
     def _settled(self, feed: Feed) -> Counter[Emitted] | None:
         result, settling = self._run(feed), settling_of(self.pipeline, feed)

@@ -54,22 +54,22 @@ class Succession:
         places = sorted({entries * part // _PARTS for part in range(1, _PARTS)} - {0})
         try:
             for place in places:
-                found = same_output(
+                comparison = same_output(
                     self._behind(place, feed, self.later), self._behind(place, feed, self.first)
                 )
-                if not found.same:
+                if not comparison.same:
                     is_wrong = self._behind(0, feed, self.first, place=entries) == self._behind(
                         0, feed, self.later
                     )
-                    return self._told(found, place, is_wrong=is_wrong)
+                    return self._told(comparison, place, is_wrong=is_wrong)
         except (HeadraceError, SystemExit, CodeOverrunError):
             return None
         return None
 
     def is_wrong(self, feed: Feed, kept: tuple[int, ...]) -> bool:
         """Return whether these records of an input are enough to show that it is wrong."""
-        found = self.misread(feed.only(kept))
-        return found is not None and found.is_wrong
+        misread = self.misread(feed.only(kept))
+        return misread is not None and misread.is_wrong
 
     def _behind(self, since: int, feed: Feed, first: Pipeline, place: int | None = None) -> Counter[Emitted]:
         """Return what comes out behind some entries of an input, at the place of which the later version is deployed."""

@@ -188,25 +188,25 @@ def line_found(changed: Callable[[], bool]) -> Iterator[list[Place]]:
     Args:
         changed: returns whether it has changed.
     """
-    found: list[Place] = []
+    places: list[Place] = []
     last: dict[FrameType, int] = {}
 
     def step(frame: FrameType, event: str, _: object) -> Any:
-        if frame in last and not found and changed():
-            found.append(place_of(frame.f_code, last[frame]))
+        if frame in last and not places and changed():
+            places.append(place_of(frame.f_code, last[frame]))
         if event == "line":
             last[frame] = frame.f_lineno
         return step
 
     def enter(frame: FrameType, _: str, __: object) -> Any:
-        return step if is_users_file(frame.f_code.co_filename) and not found else None
+        return step if is_users_file(frame.f_code.co_filename) and not places else None
 
     if sys.gettrace() is not None:
-        yield found
+        yield places
         return
     sys.settrace(enter)
     try:
-        yield found
+        yield places
     finally:
         sys.settrace(None)
 

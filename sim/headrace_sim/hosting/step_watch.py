@@ -140,7 +140,7 @@ class StepWatch:
         if name not in looked_for.get(address, ()):
             return ()
         computation, counts = computation_of(event), self.counts
-        found: list[StepFault] = []
+        faults: list[StepFault] = []
         places = dict.fromkeys([(address, does, name, ""), (address, does, name, computation)])
         for place in places:
             counts[place] += 1
@@ -149,10 +149,10 @@ class StepWatch:
             self._told(step, event, to or address)
         for place in places:
             if self._planned:
-                found += self._planned.pop((place, counts[place]), ())
+                faults += self._planned.pop((place, counts[place]), ())
             if place in self._later:
-                found += self._come_later(place)
-        return found
+                faults += self._come_later(place)
+        return faults
 
     def _come_later(self, place: Place) -> list[StepFault]:
         """Count a step for faults that count from a later time; return those that begin at it."""
@@ -160,9 +160,9 @@ class StepWatch:
         for after_us in sorted({fault.step.after_us for fault in self._later[place]}):
             counts[place, after_us] += now >= after_us
         tied = self._later[place]
-        found = [fault for fault in tied if counts[place, fault.step.after_us] == fault.step.nth]
-        self._later[place] = [fault for fault in tied if fault not in found]
-        return found
+        faults = [fault for fault in tied if counts[place, fault.step.after_us] == fault.step.nth]
+        self._later[place] = [fault for fault in tied if fault not in faults]
+        return faults
 
     def _strike(self, planned: Sequence[StepFault], moment: Moment, node: Node, cause: int | None) -> Fate:
         """Begin the faults of this moment; return the message's fate.

@@ -287,9 +287,9 @@ class SparkJob:
         """Return the stateful step at a place: among the steps, or, behind them all, among those within joins and unions."""
         own = [step for step in self.steps if isinstance(step, Stateful)]
         inner = [step for step in self.stateful if not any(step is top for top in own)]
-        found = self.steps[place] if place < len(self.steps) else inner[place - len(self.steps)]
-        assert isinstance(found, Stateful)
-        return found
+        stateful = self.steps[place] if place < len(self.steps) else inner[place - len(self.steps)]
+        assert isinstance(stateful, Stateful)
+        return stateful
 
     def into(self, sink: SparkSink) -> "SparkJob":
         """Return the job with a sink, whose output mode holds for Spark's own operators."""

@@ -286,12 +286,12 @@ class Chunks:
         return chunk_of(key, self._divisor, self.header.chunks)
 
     def _chunk(self, number: int) -> dict[str, _Entry]:
-        found = self._loaded.get(number)
-        if found is None:
+        entries = self._loaded.get(number)
+        if entries is None:
             data = self._store.chunk(number)
             self._sizes[number] = 0 if data is None else len(data)
-            found = self._loaded[number] = {} if data is None else _decode_chunk(data)
-        return found
+            entries = self._loaded[number] = {} if data is None else _decode_chunk(data)
+        return entries
 
     def _divided(self, rows: Iterable[tuple[str, _Entry]]) -> dict[int, dict[str, _Entry]]:
         """Distribute all rows over as many chunks as they need by now."""

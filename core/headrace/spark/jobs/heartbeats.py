@@ -199,9 +199,9 @@ def _metrics(told: InputWatermark) -> list[Column]:
     if not told.processes:
         low = F.unix_micros(F.max(WATERMARK_COLUMN)) - told.delay_us
         return [F.count("stream").alias("records_0"), low.alias("low_0")]
-    found = []
+    columns = []
     for number in range(told.processes):
         is_of = (F.col(PROCESS_COLUMN) == number) & ~F.col("stream").startswith(UNPARSED)
-        found.append(F.count(F.when(is_of, 1)).alias(f"records_{number}"))
-        found.append((F.max(F.when(is_of, F.col("timestamp"))) - told.delay_us).alias(f"low_{number}"))
-    return found
+        columns.append(F.count(F.when(is_of, 1)).alias(f"records_{number}"))
+        columns.append((F.max(F.when(is_of, F.col("timestamp"))) - told.delay_us).alias(f"low_{number}"))
+    return columns

@@ -237,15 +237,15 @@ def _heartbeats(settings: DeploymentSettings, pipeline: Pipeline, inputs: Inputs
 
 
 def _told(settings: DeploymentSettings, pipeline: Pipeline, inputs: Inputs) -> dict[str, InputWatermark]:
-    found = {}
+    watermarks = {}
     for name, spec in pipeline.injectors.items():
         given = inputs.get(name)
         delay_us = 0 if given is None else delay_of(given)
         has_processes = isinstance(given, Input) and given.process is not None
-        found[name] = InputWatermark(
+        watermarks[name] = InputWatermark(
             delay_us, settings.idle_us.get(name), spec.processes if has_processes else 0
         )
-    return found
+    return watermarks
 
 
 def _with_wake_up(now: Shape, before: Shape | None, directory: Place) -> Shape:

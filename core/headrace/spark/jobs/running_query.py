@@ -95,10 +95,10 @@ class RunningQuery:
             ):
                 query = self._stream.start()
         except (PySparkException, Py4JJavaError) as error:
-            found = storage_error_of(str(error), self._checkpoint)
-            if found is None:
+            storage_error = storage_error_of(str(error), self._checkpoint)
+            if storage_error is None:
                 raise
-            raise found from error
+            raise storage_error from error
         if self._began is not None:
             self._began(query)
         return query

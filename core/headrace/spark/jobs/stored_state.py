@@ -268,9 +268,9 @@ class StoredState:
             for group, data in frame.collect() if few else frame.toLocalIterator():
                 yield str(group), bytes(data)
         except (PySparkException, Py4JJavaError) as error:
-            found = storage_error_of(str(error), self._checkpoint)
-            if found is not None:
-                raise found from error
+            storage_error = storage_error_of(str(error), self._checkpoint)
+            if storage_error is not None:
+                raise storage_error from error
             reason = str(error).partition("\n")[0]
             problem = (
                 f"the state of {self._computation!r} cannot be read from {str(self._checkpoint)!r}: {reason}"

@@ -63,10 +63,10 @@ def error_from(query: str, raised: Exception, checkpoint: Place) -> HeadraceErro
         checkpoint: the query's.
     """
     text = str(raised)
-    found = _error_in(text)
-    if found is not None:
-        found.__cause__ = None  # nor is the context shown
-        return found
+    error = _error_in(text)
+    if error is not None:
+        error.__cause__ = None  # nor is the context shown
+        return error
     rephrased = (
         storage_error_of(text, checkpoint) or import_error_in(text) or QueryFailedError(query, text.strip())
     )

@@ -46,14 +46,14 @@ def perfetto_json(history: Sequence[h.Event], title: str) -> bytes:
 
 
 def _names(processes: dict[str, int]) -> _Trace:
-    found: _Trace = []
+    trace: _Trace = []
     for address, pid in processes.items():
         common = {"ph": "M", "pid": pid, "tid": _EVENTS, "ts": 0}
-        found.append({**common, "name": "process_name", "args": {"name": address or "the run"}})
-        found.append({**common, "name": "process_sort_index", "args": {"sort_index": pid}})
-        found.append({**common, "name": "thread_name", "args": {"name": "events"}})
-        found.append({**common, "tid": _FAULTS, "name": "thread_name", "args": {"name": "faults"}})
-    return found
+        trace.append({**common, "name": "process_name", "args": {"name": address or "the run"}})
+        trace.append({**common, "name": "process_sort_index", "args": {"sort_index": pid}})
+        trace.append({**common, "name": "thread_name", "args": {"name": "events"}})
+        trace.append({**common, "tid": _FAULTS, "name": "thread_name", "args": {"name": "faults"}})
+    return trace
 
 
 def _begins(history: Sequence[h.Event]) -> list[float]:
@@ -78,17 +78,17 @@ def _slices(history: Sequence[h.Event], processes: dict[str, int], begins: Seque
 
 
 def _flows(history: Sequence[h.Event], processes: dict[str, int], begins: Sequence[float]) -> _Trace:
-    found: _Trace = []
+    trace: _Trace = []
     for number, link in enumerate(messages_of(links_of(history))):
         for phase, end in (("s", link.cause), ("f", link.effect)):
             event = history[end]
-            found.append(
+            trace.append(
                 {
                     "ph": phase, "id": number, "name": link.label or link.kind.value, "cat": link.kind.value, "bp": "e",
                     "pid": processes[event.process], "tid": _EVENTS, "ts": begins[end],
                 }
             )  # fmt: skip
-    return found
+    return trace
 
 
 def _span(of: dict[str, Any], begin_us: int, end_us: int, **args: object) -> _Trace:
@@ -99,30 +99,30 @@ def _span(of: dict[str, Any], begin_us: int, end_us: int, **args: object) -> _Tr
 
 def _steps(history: Sequence[h.Event], processes: dict[str, int]) -> _Trace:
     """Return commits, from user code to the store's answer; as those of several keys overlap, they are asynchronous slices."""
-    found: _Trace = []
+    trace: _Trace = []
     for link in links_of(history):
         if link.kind is LinkKind.WRITE and isinstance(history[link.cause], h.Executed):
             begun, ended = history[link.cause], history[link.effect]
             refused = ", refused" * isinstance(ended, h.WriteRefused)
             name, pid = f"commit{refused}{link.label[5:]}", processes[begun.process]
             commit = {"cat": "commit", "id": link.effect, "name": name, "pid": pid, "tid": _EVENTS}
-            found += _span(commit, begun.at_us, ended.at_us)
-    return found
+            trace += _span(commit, begun.at_us, ended.at_us)
+    return trace
 
 
 def _tenures(history: Sequence[h.Event], processes: dict[str, int], end_us: int) -> _Trace:
-    found: _Trace = []
+    trace: _Trace = []
     for tenure in tenures_of(history):
         if tenure.scan_begun is not None and tenure.owner in processes:
             name = f"{tenure.computation} {tenure.interval}, sequencer {tenure.sequencer}"
             common = {"cat": "ownership", "id": tenure.sequencer, "name": name, "tid": _EVENTS}
             end = end_us if tenure.forgotten is None else history[tenure.forgotten].at_us
-            found += _span({**common, "pid": processes[tenure.owner]}, history[tenure.scan_begun].at_us, end)
-    return found
+            trace += _span({**common, "pid": processes[tenure.owner]}, history[tenure.scan_begun].at_us, end)
+    return trace
 
 
 def _outages(history: Sequence[h.Event], processes: dict[str, int], end_us: int) -> _Trace:
-    found: _Trace = []
+    trace: _Trace = []
     for number, outage in enumerate(outages_of(history)):
         fault = {
             "cat": "fault",
@@ -133,8 +133,8 @@ def _outages(history: Sequence[h.Event], processes: dict[str, int], end_us: int)
         }
         end = end_us if outage.end is None else history[outage.end].at_us
         strikes = {"strikes": len(outage.details), "first": outage.details[0]}
-        found += _span(fault, history[outage.begin].at_us, end, **strikes)
-    return found
+        trace += _span(fault, history[outage.begin].at_us, end, **strikes)
+    return trace
 
 
 def _counters(history: Sequence[h.Event], processes: dict[str, int]) -> _Trace:

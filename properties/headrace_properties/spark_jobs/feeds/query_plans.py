@@ -155,13 +155,15 @@ class _Relations:
 
     def _with_columns(self, message: Any) -> list[ColumnScope]:
         added = [(alias.name[0], self._node(alias.expr)) for alias in message.aliases]
-        made = []
+        scopes = []
         for scope in self.scopes(message.input):
             terms = {name: self.columns.term(node, scope) for name, node in added}
             lowered = {name.lower() for name in terms}
             kept = tuple(column for column in scope.columns or () if column[1].lower() not in lowered)
-            made.append(replace(scope, columns=(*kept, *(("", name, term) for name, term in terms.items()))))
-        return made
+            scopes.append(
+                replace(scope, columns=(*kept, *(("", name, term) for name, term in terms.items())))
+            )
+        return scopes
 
     def _renamed(self, message: Any) -> list[ColumnScope]:
         names = {rename.col_name.lower(): rename.new_col_name for rename in getattr(message, "renames", ())}
@@ -188,7 +190,7 @@ class _Relations:
         return replace(scope, passed=passed)
 
     def _drop_na(self, message: Any) -> list[ColumnScope]:
-        made = []
+        scopes = []
         for scope in self.scopes(message.input):
             names = message.cols or scope.names
             for name in names:
@@ -196,8 +198,8 @@ class _Relations:
                 if slot is not None:
                     slot.uses.add(Use.NULL)
                     scope = self._passed(scope, Recorded("isNotNull", (column(slot),), ""))  # noqa: PLW2901
-            made.append(scope)
-        return made
+            scopes.append(scope)
+        return scopes
 
     def _fill_na(self, message: Any) -> list[ColumnScope]:
         for scope in (scopes := self.scopes(message.input)):
@@ -219,7 +221,7 @@ class _Relations:
         return scopes
 
     def _aggregate(self, message: Any) -> list[ColumnScope]:
-        made = []
+        scopes = []
         keys = list(map(self._node, message.grouping_expressions))
         values = list(map(self._node, message.aggregate_expressions))
         for scope in self.scopes(message.input):
@@ -227,8 +229,8 @@ class _Relations:
             self.hints.keyed(term for _, _, term in columns)
             group = replace(scope, group_size=self.hints.group_size(scope))
             columns += [column for node in values for column in self._named(node, group)]
-            made.append(replace(scope, columns=tuple(columns)))
-        return made
+            scopes.append(replace(scope, columns=tuple(columns)))
+        return scopes
 
     def _group_map(self, message: Any) -> list[ColumnScope]:
         for scope in self.scopes(message.input):
@@ -244,15 +246,15 @@ class _Relations:
     def _join(self, message: Any) -> list[ColumnScope]:
         lefts, rights = self.scopes(message.left), self.scopes(message.right)
         node = self._node(message.join_condition) if message.HasField("join_condition") else None
-        made = []
+        scopes = []
         for left, right in product(lefts, rights):
             columns = (*(left.columns or ()), *(right.columns or ()))
             both = ColumnScope(columns, (*left.passed, *right.passed))
             names = [f"`{name}`" for name in message.using_columns]
             pairs = [(left.find(name)[0], right.find(name)[0]) for name in names]
             self.columns.term(node, both)
-            made.append(self._matched(both, [*pairs, *self._equal(node, both)]))
-        return made
+            scopes.append(self._matched(both, [*pairs, *self._equal(node, both)]))
+        return scopes
 
     def _equal(self, node: Any, scope: ColumnScope) -> Iterator[tuple[Term, Term]]:
         """Yield what a condition of a join makes equal."""
@@ -285,13 +287,13 @@ def _file_table(read: Any) -> tuple[Sequence[str], list[Sequence[Any]]]:
         as_json = given.schema.lstrip().startswith("{")
         schema = t._parse_datatype_json_string(given.schema) if as_json else parse_schema(given.schema)
     options, paths = tuple(given.options.items()), ",".join(given.paths)
-    found = own_files(StreamSource("", given.format.lower(), schema, options, paths))
+    file = own_files(StreamSource("", given.format.lower(), schema, options, paths))
     try:
-        items = list(islice(objects_in(found), _MOST_STATIC)) if found else []
+        items = list(islice(objects_in(file), _MOST_STATIC)) if file else []
     except SampleError:
         items = []
     names = schema.names or list(items[0] if items else ())
-    keys = names if found is None or found.header or given.format != "csv" else range(len(names))
+    keys = names if file is None or file.header or given.format != "csv" else range(len(names))
     return names, [[item.get(key) for key in keys] for item in items]
 
 

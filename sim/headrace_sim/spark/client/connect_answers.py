@@ -168,11 +168,11 @@ class Answers:
         plan, parts = request.plan, list[Any]()
 
         def part(**fields: Any) -> Any:
-            made = answer_to(
+            answer = answer_to(
                 request, "ExecutePlanResponse", operation_id=request.operation_id, response_id=str(len(parts)), **fields,
             )  # fmt: skip
-            parts.append(made)
-            return made
+            parts.append(answer)
+            return answer
 
         rows: Rows | None = None
         begin_action()

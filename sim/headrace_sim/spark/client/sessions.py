@@ -85,9 +85,9 @@ class _Given(LogicalPlan):
 
     def plan(self, session: Any) -> pb.Relation:
         del session
-        made: pb.Relation = self._create_proto_relation()
-        made.cached_remote_relation.relation_id = self._handle
-        return made
+        relation: pb.Relation = self._create_proto_relation()
+        relation.cached_remote_relation.relation_id = self._handle
+        return relation
 
 
 class ClientSession(ConnectSession):

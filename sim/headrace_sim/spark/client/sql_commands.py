@@ -36,15 +36,15 @@ class SqlCommand:
 
     def _whole(self) -> pb.Relation:
         """Return the query as it is, with the views that it names."""
-        made = pb.Relation(sql=self.query)
+        relation = pb.Relation(sql=self.query)
         if hasattr(pb, "WithRelations"):  # PySpark 3.5 lacks it
-            made = pb.Relation(with_relations=pb.WithRelations(root=made))
+            relation = pb.Relation(with_relations=pb.WithRelations(root=relation))
             for name in _names_in(self.query.query):
                 if (view := self.queries.view(name)) is not None:
                     alias = self.queries.make("subquery_alias", input=view, alias=name)
-                    made.with_relations.references.append(alias)
-        made.common.plan_id = self.queries.number()
-        return made
+                    relation.with_relations.references.append(alias)
+        relation.common.plan_id = self.queries.number()
+        return relation
 
     def counts(self, numbers: Mapping[str, int]) -> pb.Relation:
         """Return a relation with a row of these numbers; without any, no row and no column."""

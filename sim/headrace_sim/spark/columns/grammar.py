@@ -78,10 +78,10 @@ def tree_of(text: str) -> exp.Expr:
     """
     if "\\" in text and is_on(ESCAPES):
         raise SqlTextError(f"a backslash under {ESCAPES}")
-    found = _parsed(text)
-    if isinstance(found, str):
-        raise SqlTextError(found)
-    return found
+    expr = _parsed(text)
+    if isinstance(expr, str):
+        raise SqlTextError(expr)
+    return expr
 
 
 @lru_cache(maxsize=1024)

@@ -203,16 +203,16 @@ _DRIVER = "Install psycopg: pip install 'psycopg[binary]'"
 
 def contents(database: PostgresDatabase) -> Raw:
     """Return the rows of each table of a database that are committed, by ``postgres: `` and the table's name."""
-    found: Raw = {}
+    raw: Raw = {}
     with _connected(database) as connection:
         for schema, table, columns in connection.execute(_TABLES).fetchall():
             chosen = ", ".join(map(_quoted, columns or ()))
             rows = connection.execute(f"SELECT {chosen} FROM {_quoted(schema)}.{_quoted(table)}")  # noqa: S608  its own names
-            found[f"postgres: {table if schema == 'public' else f'{schema}.{table}'}"] = [
+            raw[f"postgres: {table if schema == 'public' else f'{schema}.{table}'}"] = [
                 tuple((column, repr(value)) for column, value in zip(columns or (), row, strict=True))
                 for row in rows
             ]
-    return found
+    return raw
 
 
 def is_lock_timeout(error: BaseException | None) -> bool:
@@ -359,10 +359,10 @@ def _started(place: Path) -> tuple[PostgresDatabase, subprocess.Popen[bytes]]:
 def _wait_until_ready(folder: Path, watcher: subprocess.Popen[bytes]) -> None:
     end, state = time.monotonic() + _START_S, folder / "data" / "postmaster.pid"
     while "ready" not in (state.read_text() if state.exists() else ""):
-        told = (folder / "log").read_text(errors="replace")
-        if time.monotonic() > end or "FATAL" in told:
+        text = (folder / "log").read_text(errors="replace")
+        if time.monotonic() > end or "FATAL" in text:
             watcher.communicate()
-            raise NoPostgresError(f"PostgreSQL does not start: {told.strip()}", _INSTALL)
+            raise NoPostgresError(f"PostgreSQL does not start: {text.strip()}", _INSTALL)
         time.sleep(0.02)
 
 

@@ -53,11 +53,13 @@ def changes_of(sql: str, temporary: set[str], functions: Collection[str] = ()) -
         functions: The names of the database's own functions, which may change anything.
 
     """
-    found: list[StatementChange] = []
+    changes: list[StatementChange] = []
     for statement in _bare(sql).split(";"):
-        found += _changes_of(statement.strip(), temporary, functions)
+        changes += _changes_of(statement.strip(), temporary, functions)
     return [
-        change for change in found if change.table not in temporary and not change.table.startswith("pg_temp")
+        change
+        for change in changes
+        if change.table not in temporary and not change.table.startswith("pg_temp")
     ]
 
 

@@ -66,19 +66,19 @@ def collected(
             path.is_relative_to(place) for place in skipped
         )
 
-    found = {shown(name): items for name, items in collected_files(folder, effects, counts).items()}
+    raw = {shown(name): items for name, items in collected_files(folder, effects, counts).items()}
     for place in of_iceberg:
         if str((place / _ICEBERG).relative_to(folder)) not in unchanged:
             name = shown(str(place.relative_to(folder)))
-            found[name] = read_iceberg(name)
+            raw[name] = read_iceberg(name)
     with_header = {effect.target for effect in effects if isinstance(effect.payload, CsvHeader)}
     for table in sorted(tables):
         if not any(table.is_relative_to(place) for place in checkpoints):
             name = shown(str(table.relative_to(folder)))
             rows = [_rows(path, table) for path in _parts(table)]
             read = _named if name in with_header else iter
-            found[name] = [item for items in rows for item in read(items)]
-    return found
+            raw[name] = [item for items in rows for item in read(items)]
+    return raw
 
 
 def _named(items: Iterable[Item]) -> Iterator[Item]:

@@ -56,20 +56,20 @@ def renamed(tree: exp.Expr, aliases: Mapping[str, exp.Expr], *, whole: bool = Tr
 
     What aggregates are of are columns of the rows, and no aliases.
     """
-    made = tree.copy()
-    within = {id(column) for call in _calls_in(made) for column in call.find_all(exp.Column)}
-    for column in list(made.find_all(exp.Column)):
+    expr = tree.copy()
+    within = {id(column) for call in _calls_in(expr) for column in call.find_all(exp.Column)}
+    for column in list(expr.find_all(exp.Column)):
         value = aliases.get(column.name.lower())
-        is_whole = column is made.unalias()
+        is_whole = column is expr.unalias()
         if value is None or column.table or id(column) in within or (is_whole and not whole):
             continue
         encloses = isinstance(value, exp.Binary) and not is_whole
         instead = exp.Paren(this=value.copy()) if encloses else value.copy()
-        if column is made:
-            made = instead
+        if column is expr:
+            expr = instead
         else:
             column.replace(instead)
-    return made
+    return expr
 
 
 class GroupByClause:
@@ -152,16 +152,16 @@ class GroupByClause:
             raise SqlTextError(f"at {shown_text(tree)!r}, which is neither grouped by nor aggregated")
         if isinstance(tree, (exp.Column, exp.Query)):
             return tree.copy()
-        made = tree.copy()
+        expr = tree.copy()
         if isinstance(tree, exp.Dot) and isinstance(key := self.over(tree.this), exp.Column):
             return exp.Column(this=tree.expression.copy(), table=key.this)  # `window(...).start`
         for name, value in tree.args.items():
             inner = isinstance(tree, exp.Window) and name == "this"
             if isinstance(value, list):
-                made.set(name, [self._part(part, inner=inner) for part in value])
+                expr.set(name, [self._part(part, inner=inner) for part in value])
             else:
-                made.set(name, self._part(value, inner=inner))
-        return made
+                expr.set(name, self._part(value, inner=inner))
+        return expr
 
     def _part(self, part: Any, *, inner: bool) -> Any:
         """``inner``: of a window, whose function is called with columns of the result."""

@@ -71,9 +71,9 @@ class Queries:
     def make(self, kind: str, **fields: Any) -> pb.Relation:
         """Return a relation of a kind."""
         message = getattr(pb, _MESSAGES.get(kind, kind.title().replace("_", "")))
-        made = pb.Relation(**{kind: message(**fields)})
-        made.common.plan_id = self.number()
-        return made
+        relation = pb.Relation(**{kind: message(**fields)})
+        relation.common.plan_id = self.number()
+        return relation
 
     def project(self, inner: pb.Relation | None, expressions: list[pb.Expression]) -> pb.Relation:
         """Return a relation with columns of another one; or of no other one, with one row."""
@@ -124,12 +124,12 @@ class Queries:
         if isinstance(tree.this, exp.Anonymous):
             return self._aliased(tree, self._range(tree.this))
         name = table_name(tree)
-        found = self.scope.get(name.lower()) or self.view(name)
-        if found is None:
+        relation = self.scope.get(name.lower()) or self.view(name)
+        if relation is None:
             read = pb.Read(named_table=pb.Read.NamedTable(unparsed_identifier=_identifier(tree)))
-            found = pb.Relation(read=read)
-            found.common.plan_id = self.number()
-        made = self._aliased(tree, found, tree.name)
+            relation = pb.Relation(read=read)
+            relation.common.plan_id = self.number()
+        made = self._aliased(tree, relation, tree.name)
         for join in tree.args.get("joins") or ():
             made = self._joined(made, join)
         return made
@@ -217,8 +217,8 @@ class Queries:
             rows = inner
         if order and not distinct:
             rows = self._sorted(order, rows)
-        made = self._projected(tree, items, rows)
-        return self._sorted_output(tree, self._distinct(tree, made)) if distinct else made
+        relation = self._projected(tree, items, rows)
+        return self._sorted_output(tree, self._distinct(tree, relation)) if distinct else relation
 
     def _distinct(self, tree: exp.Select, rows: pb.Relation) -> pb.Relation:
         distinct = tree.args.get("distinct")
@@ -245,8 +245,10 @@ class Queries:
         if qualify is None:
             return self.project(rows, expressions)
         aliases = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
-        made = self.project(rows, [*expressions, alias_of(_text(renamed(qualify.this, aliases)), _HIDDEN)])
-        kept = self.make("filter", input=made, condition=_string(f"`{_HIDDEN}`"))
+        relation = self.project(
+            rows, [*expressions, alias_of(_text(renamed(qualify.this, aliases)), _HIDDEN)]
+        )
+        kept = self.make("filter", input=relation, condition=_string(f"`{_HIDDEN}`"))
         return self.make("drop", input=kept, column_names=[_HIDDEN])
 
     def _sorted(self, order: Sequence[exp.Expr], rows: pb.Relation | None) -> pb.Relation:
@@ -337,12 +339,12 @@ def _item(tree: exp.Expr) -> pb.Expression:
         return alias_of(_text(tree.this), tree.alias)
     if isinstance(tree, exp.Aliases):
         return alias_of(_text(tree.this), *(name.name for name in tree.expressions))
-    made = _text(tree)
+    expression = _text(tree)
     if isinstance(tree, exp.Anonymous) and tree.name.lower() in _GENERATORS:
-        return made
+        return expression
     name = shown(recorded_of_tree(tree, ""))
-    again = shown(recorded_of_tree(tree_of(made.expression_string.expression), ""))
-    return made if name == again else alias_of(made, name)
+    again = shown(recorded_of_tree(tree_of(expression.expression_string.expression), ""))
+    return expression if name == again else alias_of(expression, name)
 
 
 def _identifier_of(tree: exp.Column) -> str:
@@ -364,9 +366,9 @@ def _of_place(order: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
     has_star = any(item.find(exp.Star) and not item.find(exp.Anonymous) for item in before)
     if has_star or len(before) < int(key.name):
         _refuse(order)
-    made = order.copy()
-    made.set("this", before[-1].unalias().copy())
-    return made
+    expr = order.copy()
+    expr.set("this", before[-1].unalias().copy())
+    return expr
 
 
 def _without_lateral_names(tree: exp.Select) -> exp.Select:
@@ -374,8 +376,8 @@ def _without_lateral_names(tree: exp.Select) -> exp.Select:
     names = {lateral.alias.lower() for lateral in tree.args.get("laterals") or ()} - {""}
     if not names:
         return tree
-    made = tree.copy()
-    for column in made.find_all(exp.Column):
+    select = tree.copy()
+    for column in select.find_all(exp.Column):
         if column.table.lower() in names:
             column.set("table", None)
-    return made
+    return select

@@ -104,8 +104,8 @@ class SqlText:
         raise CannotFollowError(f"spark.sql({self.text.strip()!r}), {error},", self.place, _REMEDY) from error
 
     def _with_parameters(self, tree: exp.Expr) -> exp.Expr:
-        made, values = tree.copy(), list(self.positional)
-        for mark in list(made.find_all(exp.Placeholder, bfs=False)):
+        expr, values = tree.copy(), list(self.positional)
+        for mark in list(expr.find_all(exp.Placeholder, bfs=False)):
             if isinstance(mark.this, str) and mark.this in self.named:
                 value = self.named[mark.this]
             elif mark.this is None and values:
@@ -113,7 +113,7 @@ class SqlText:
             else:
                 raise SqlTextError(f"the parameter {shown_text(mark)} has no value")
             mark.replace(_literal(value))
-        return made
+        return expr
 
 
 _SETS = re.compile(

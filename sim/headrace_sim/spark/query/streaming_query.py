@@ -504,16 +504,16 @@ class _Query:
             try:
                 step = _dying_at(dies.step) if dies else lambda _what: None
                 if isinstance(operator, Native):
-                    told = operator.run(rows, before, times, step)
+                    result = operator.run(rows, before, times, step)
                 else:
-                    told = operator.run(rows, initial, before, times, step, self._schedule.frame_rows)
+                    result = operator.run(rows, initial, before, times, step, self._schedule.frame_rows)
             except _TaskDiedError:
                 continue
             if self._takes(FaultKind.DRIVER_DIES_IN_BATCH, batch, number):
                 raise _DriverDiedError
             if any(self._takes(kind, batch, number) for kind in _AGAIN):
                 continue
-            return told
+            return result
 
 
 class OldRowError(HeadraceError):

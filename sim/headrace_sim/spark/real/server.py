@@ -115,13 +115,13 @@ class Server:
 
 def _set(client: Any, settings: dict[str, str], before: dict[str, str]) -> None:
     """Let Spark compute by settings, and no longer by those before."""
-    made = pb.ConfigRequest.Operation()
-    made.unset.keys.extend(before.keys() - settings.keys())
-    client.config(made)
-    made = pb.ConfigRequest.Operation()
+    operation = pb.ConfigRequest.Operation()
+    operation.unset.keys.extend(before.keys() - settings.keys())
+    client.config(operation)
+    operation = pb.ConfigRequest.Operation()
     for name, value in settings.items():
-        made.set.pairs.add(key=name, value=value)
-    client.config(made)
+        operation.set.pairs.add(key=name, value=value)
+    client.config(operation)
 
 
 def _answer(client: Any, question: Question) -> SparkAnswer:

@@ -431,8 +431,8 @@ class EffectProbe:
 
     def assumed(self, target: str) -> None:
         """Record that a table is taken to be there."""
-        made = Effect(self.attempt, -1, "CREATE TABLE", target, users_place(), payload=AssumedTable())
-        self.ledger.append(made)
+        effect = Effect(self.attempt, -1, "CREATE TABLE", target, users_place(), payload=AssumedTable())
+        self.ledger.append(effect)
 
     def rolled_back(self, connection: int) -> None:
         """Record that a connection's pending changes were discarded on purpose."""

@@ -39,22 +39,22 @@ def collected(folder: Path, effects: list[Effect], counts: Callable[[Path], bool
         counts: Returns whether a file is looked at.
 
     """
-    found: Raw = {name: [*map(_pairs, version.pairs())] for name, version in tables(effects).items()}
-    found.update(stored(effects))
+    raw: Raw = {name: [*map(_pairs, version.pairs())] for name, version in tables(effects).items()}
+    raw.update(stored(effects))
     for address, bodies in resources(effects).items():
-        found[address] = [item for body in bodies for item in items_of(body, "")]
+        raw[address] = [item for body in bodies for item in items_of(body, "")]
     for address, content in stored_objects(effects).items():
-        found[address] = items_of(content, Path(address).suffix)
+        raw[address] = items_of(content, Path(address).suffix)
     for path in sorted(filter(counts, _files(folder))):
         name = os.path.relpath(path, folder)
         if name.endswith(_BESIDE_SQLITE):  # the first look at the database may have removed it
             continue
         content = path.read_bytes()
         if content.startswith(_SQLITE):
-            found.update({f"{name}: {table}": rows for table, rows in _sqlite_tables(path)})
+            raw.update({f"{name}: {table}": rows for table, rows in _sqlite_tables(path)})
         else:
-            found[name] = items_of(content, path.suffix)
-    return found
+            raw[name] = items_of(content, path.suffix)
+    return raw
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -182,7 +182,7 @@ _DRAWN_ID = re.compile(
 
 
 def _grouped(raw: Raw, names: frozenset[str], passing: dict[str, frozenset[str]]) -> Contents:
-    found: Contents = {}
+    contents: Contents = {}
     for name, items in raw.items():
         destination = destination_of(name, names)
         left_out = passing.get(destination, frozenset())
@@ -190,8 +190,8 @@ def _grouped(raw: Raw, names: frozenset[str], passing: dict[str, frozenset[str]]
             tuple(pair for pair in item if pair[0] not in left_out) if isinstance(item, tuple) else item
             for item in items
         )
-        found.setdefault(destination, Counter()).update(kept)
-    return found
+        contents.setdefault(destination, Counter()).update(kept)
+    return contents
 
 
 def destination_of(name: str, names: frozenset[str]) -> str:

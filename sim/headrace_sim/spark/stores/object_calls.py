@@ -34,10 +34,10 @@ def _put(at: ClientObject, action: str, target: str, content: Any, *, overwrite:
 
 
 def _get(at: ClientObject, target: str, missing: str) -> bytes:
-    found = at._documents(target)
-    if not found:
+    documents = at._documents(target)
+    if not documents:
         raise error_of(at._client, f"{target} is not there", missing)
-    return bytes(found[0]["content"])
+    return bytes(documents[0]["content"])
 
 
 class _Download(io.BytesIO):
