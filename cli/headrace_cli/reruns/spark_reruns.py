@@ -15,7 +15,6 @@ from headrace_cli.terminal.documents import finding_document
 from headrace_cli.terminal.files import OutputFiles, write_bytes
 from headrace_properties.findings import Finding
 from headrace_properties.replays import ReplayFile
-from headrace_properties.spark_jobs.side_by_side import side_by_side_html
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import SparkSource
 
@@ -122,6 +121,8 @@ def _save(
     """Save the page with both runs, if it is asked for."""
     if path is None:
         return
+    from headrace_properties.spark_jobs.side_by_side import side_by_side_html  # noqa: PLC0415  it needs PySpark
+
     said = "Nothing is violated." if found is None else f"{found.kind.title}: {found}"
     runs, difference = (explanation.runs, explanation.difference) if explanation else ((), ())
     page = side_by_side_html(runs, title=name, said=said, difference=difference)
