@@ -12,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OTHER := $(VENV)-pyspark-$(PYSPARK)
-CONFORMANCE := tests/sim/spark tests/properties/spark_jobs
+CONFORMANCE := tests/sim/spark tests/properties/sinks tests/properties/spark_jobs
 LABORATORY := tests/sim/spark/laboratory
 # Older releases use what Python and pandas have deprecated since.
 ALLOWED_WARNINGS := -W ignore::DeprecationWarning -W ignore::FutureWarning

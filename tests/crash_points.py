@@ -85,7 +85,7 @@ def _told(job: CorpusJob, engine: str) -> Outcomes:
         dict(part.split("=", 1) for part in variables),
     )
     # What Java's death adds is told of findings, and a new checkpoint in notes: neither is a point.
-    check = "headrace_sim.spark.sinks.sink_check.SinkCheck"
+    check = "headrace_properties.sinks.sink_check.SinkCheck"
     alone = patch.multiple(check, _kill_with_java=Mock(return_value=[]), _restart=Mock(return_value=""))
     with surroundings(script) as module, alone:
         laboratory = Laboratory(script) if engine == "spark" else None

@@ -23,7 +23,7 @@ SERVER.set_forkserver_preload(
         "typer._adapters",
         "headrace_properties.program_trials",
         "headrace_properties.spark_trials",
-        "headrace_sim.spark.sinks",
+        "headrace_properties.sinks",
         "tests.huge_forks",
     ]
 )

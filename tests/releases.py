@@ -62,7 +62,7 @@ DIFFERENCES = (
     ),
     Difference(
         (4, 0),
-        r"sim/spark/test_table_sinks\.py::.*_adds_with_merge_into",
+        r"properties/sinks/test_table_sinks\.py::.*_adds_with_merge_into",
         "there is no DataFrame.mergeInto",
     ),
     Difference(

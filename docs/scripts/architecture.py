@@ -52,6 +52,7 @@ ROOMS = {
         "explain": "causes in words and pictures", "mutation": "small mistakes made",
         "user_code": "users' own bugs", "spark_jobs": "Spark's own API",
         "histories": "recorded runs, judged", "search": "draws faults, shrinks", "promises": "what users mean, as code",
+        "sinks": "Spark sinks at each of their effects",
         "checkers": "judge a History by the invariants", "reference": "runs a pipeline plainly",
     },
     "core": {

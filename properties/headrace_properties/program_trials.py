@@ -10,6 +10,7 @@ from msgspec import structs
 from headrace.api.errors import HeadraceError
 from headrace_properties.findings import Finding, ranked
 from headrace_properties.kept_failures import KeptFailures, Retried
+from headrace_properties.sinks.sink_reports import Progress
 from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.laboratory import Laboratory, batches_and_server
 from headrace_properties.spark_jobs.outcomes import SCHEDULES
@@ -32,7 +33,6 @@ from headrace_sim.spark.client.scripts import Script, ScriptRun
 from headrace_sim.spark.laboratory.looks import called_in_laboratory
 from headrace_sim.spark.pyspark_versions import INSTALLED
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.sinks.sink_reports import Progress
 from headrace_sim.spark.sinks.trial_contents import Contents
 
 

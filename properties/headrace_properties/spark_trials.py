@@ -13,6 +13,9 @@ from headrace.api.errors import HeadraceError
 from headrace_properties.findings import Finding, FindingClass, Kind, ranked
 from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried
 from headrace_properties.replays import ReplayFile, to_replay
+from headrace_properties.sinks import ALLOWED, OneTrial
+from headrace_properties.sinks.sink_reports import Progress
+from headrace_properties.sinks.story import OtherRows
 from headrace_properties.spark_jobs.both_engines import compared
 from headrace_properties.spark_jobs.calendar_edges import by_calendar
 from headrace_properties.spark_jobs.explaining import (
@@ -38,9 +41,6 @@ from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.real.answers import collected, is_used, remember
 from headrace_sim.spark.real.server_protocol import SparkAnswer
 from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFaultKind
-from headrace_sim.spark.sinks import ALLOWED, OneTrial
-from headrace_sim.spark.sinks.sink_reports import Progress
-from headrace_sim.spark.sinks.story import OtherRows
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from headrace_properties.findings import ranked
+from headrace_properties.sinks.sink_reports import PointOutcome, SinkReport
 from headrace_properties.spark_jobs.targets import SparkReport
 from headrace_properties.spark_jobs.trials import SinkTrial
-from headrace_sim.spark.sinks.sink_reports import PointOutcome, SinkReport
 
 _MOST_TOLD = 5
 

@@ -17,6 +17,7 @@ from headrace.api.errors import HeadraceError
 from headrace_properties.findings import Finding
 from headrace_properties.search.guard import guarded
 from headrace_properties.search.limits import call_time_limited
+from headrace_properties.sinks.trial import undisturbed_run
 from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import finding_of
 from headrace_properties.spark_jobs.outcomes import without_sink
@@ -30,7 +31,6 @@ from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sinks.sink_runs import SinkFailsError
-from headrace_sim.spark.sinks.trial import undisturbed_run
 
 _HOURS = [datetime(2030, 1, 1, tzinfo=UTC) + timedelta(hours=hour) for hour in range(366 * 24)]
 _HOUR, _HALF, _WEEK = timedelta(hours=1), timedelta(minutes=30), timedelta(days=7)

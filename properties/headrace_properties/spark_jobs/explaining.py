@@ -8,6 +8,10 @@ from typing import Any
 
 from headrace_properties.findings import Finding
 from headrace_properties.promises import Promise
+from headrace_properties.sinks import OneTrial
+from headrace_properties.sinks.baseline import by_pattern
+from headrace_properties.sinks.sink_reports import LeftOf
+from headrace_properties.sinks.story import OtherRows, shown_items
 from headrace_properties.spark_jobs.feeds.versioned_rows import oldest_first
 from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import place_at, schedule_told
@@ -23,11 +27,7 @@ from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.query.streaming_query import ATTEMPT, REPLACED, Checkpoint, Event, Outcome
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks import OneTrial
-from headrace_sim.spark.sinks.baseline import by_pattern
 from headrace_sim.spark.sinks.sink_effects import Effect
-from headrace_sim.spark.sinks.sink_reports import LeftOf
-from headrace_sim.spark.sinks.story import OtherRows, shown_items
 from headrace_sim.spark.sinks.trial_contents import Contents
 
 MOST_LINES = 60

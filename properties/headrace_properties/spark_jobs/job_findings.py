@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.findings import Family, Finding, FindingClass, Kind
+from headrace_properties.sinks import SinkFinding, SinkQuestion
 from headrace_properties.spark_jobs.job_causes import CAUSES, Cause
 from headrace_properties.spark_jobs.swallowed import RaisedCall
 from headrace_properties.spark_jobs.trials import SinkTrial
@@ -17,7 +18,6 @@ from headrace_sim.spark.columns.values import Altered
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.query.streaming_query import Outcome
 from headrace_sim.spark.refusals import shown_place
-from headrace_sim.spark.sinks import SinkFinding, SinkQuestion
 
 NO_OUTPUT = (
     "the job gave no output. Give it a feed for which it has some: feed = [[row, ...], ...] in its module"

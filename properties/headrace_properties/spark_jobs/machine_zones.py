@@ -21,6 +21,8 @@ from headrace.api.errors import HeadraceError
 from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.search.guard import guarded
 from headrace_properties.search.limits import call_time_limited
+from headrace_properties.sinks.story import shown_items
+from headrace_properties.sinks.trial import undisturbed_run
 from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import difference_told, finding_of
 from headrace_properties.spark_jobs.outcomes import without_sink
@@ -32,8 +34,6 @@ from headrace_sim.spark.columns.zones import machine_in, of_machine
 from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.sinks.sink_runs import Trial
-from headrace_sim.spark.sinks.story import shown_items
-from headrace_sim.spark.sinks.trial import undisturbed_run
 from headrace_sim.spark.sinks.trial_contents import expected
 
 _ZONES = {"Etc/GMT-14": "14 hours ahead of UTC", "Etc/GMT+11": "11 hours behind UTC"}

@@ -15,6 +15,7 @@ from headrace_properties.findings import Finding, Kind, ranked
 from headrace_properties.promises import Promise
 from headrace_properties.search.guard import guarded
 from headrace_properties.search.limits import CodeLimits, call_time_limited
+from headrace_properties.sinks.sink_reports import Progress
 from headrace_properties.spark_jobs.alone import LOOKS, lasting
 from headrace_properties.spark_jobs.changes import BY_CLOCK, by_clock, changes_of, cuts_otherwise, left_out_of
 from headrace_properties.spark_jobs.job_causes import Cause
@@ -33,7 +34,6 @@ from headrace_sim.spark.job import OutputMode, SparkJob, SparkSink
 from headrace_sim.spark.query.schedules import Feed, Schedule, draw_schedule
 from headrace_sim.spark.query.streaming_query import Outcome
 from headrace_sim.spark.refusals import shown_place
-from headrace_sim.spark.sinks.sink_reports import Progress
 
 LONG_AFTER_S = 400 * 86_400
 """Choice: when a row comes again of which nobody has said how late it may, in seconds."""

@@ -16,13 +16,13 @@ from typing import Any
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.findings import Finding, FindingClass
+from headrace_properties.sinks.trial import undisturbed_run
 from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import finding_of_pair
 from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.laboratory.looks import called_in_laboratory
 from headrace_sim.spark.laboratory.real_drivers import in_turn
-from headrace_sim.spark.sinks.trial import undisturbed_run
 from headrace_sim.spark.sinks.trial_contents import Raw
 
 _MOST_ROWS = 6

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.promises import Promise, PromiseKind
+from headrace_properties.sinks.story import TrialStory
 from headrace_properties.spark_jobs.job_causes import CAUSES, Cause
 from headrace_properties.spark_jobs.job_findings import place_at
 from headrace_properties.spark_jobs.promised import JobAsker, JobMoment, SinkEffect, UnseenRows, asked_of_runs
@@ -18,7 +19,6 @@ from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.requests_over_http import HttpRequest
 from headrace_sim.spark.sinks.sink_effects import Effect
 from headrace_sim.spark.sinks.sink_runs import Sight, Watcher
-from headrace_sim.spark.sinks.story import TrialStory
 from headrace_sim.spark.sinks.table_rows import rows_of_table
 
 _DEAD = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART}

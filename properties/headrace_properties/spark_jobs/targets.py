@@ -13,6 +13,17 @@ from headrace_properties.findings import Finding, FindingClass, ranked
 from headrace_properties.promises import Promise
 from headrace_properties.search.guard import effects_let_through
 from headrace_properties.search.limits import CodeLimits, call_time_limited
+from headrace_properties.sinks import (
+    OneTrial,
+    RowsOf,
+    SinkFinding,
+    SinkReport,
+    UnfollowableSinkError,
+)
+from headrace_properties.sinks.sink_check import SinkCheck
+from headrace_properties.sinks.sink_reports import Progress
+from headrace_properties.sinks.story import OtherRows
+from headrace_properties.sinks.trial import sink_of, undisturbed_run
 from headrace_properties.spark_jobs.explaining import placed, rows_by_version
 from headrace_properties.spark_jobs.feeds.sink_plans import feed_for_sink
 from headrace_properties.spark_jobs.feeds.versioned_rows import in_versions
@@ -56,19 +67,8 @@ from headrace_sim.spark.query.stages import planned
 from headrace_sim.spark.query.streaming_query import Outcome, hashable, run_job
 from headrace_sim.spark.refusals import place_of_error
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks import (
-    OneTrial,
-    RowsOf,
-    SinkFinding,
-    SinkReport,
-    UnfollowableSinkError,
-)
 from headrace_sim.spark.sinks.processes import SinkFunction
-from headrace_sim.spark.sinks.sink_check import SinkCheck
-from headrace_sim.spark.sinks.sink_reports import Progress
 from headrace_sim.spark.sinks.sink_runs import Sight, SinkFailsError, Watcher
-from headrace_sim.spark.sinks.story import OtherRows
-from headrace_sim.spark.sinks.trial import sink_of, undisturbed_run
 
 _REFUSED = re.compile("output mode", re.IGNORECASE)
 """What Spark says of a query whose output mode does not fit its operators, or its sink."""

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from headrace_properties.sinks import SinkFinding, SinkReport, UnfollowableSinkError, Wrong
+from headrace_properties.sinks.sink_reports import PointOutcome
 from headrace_properties.spark_jobs.both_engines import compared
 from headrace_properties.spark_jobs.job_findings import finding_of_sink
 from headrace_properties.spark_jobs.targets import SparkReport
 from headrace_properties.spark_trials import SparkTrials
 from headrace_properties.target import SparkSource
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks import SinkFinding, SinkReport, UnfollowableSinkError, Wrong
-from headrace_sim.spark.sinks.sink_reports import PointOutcome
 from headrace_sim.spark.sinks.trial_contents import Contents
 
 BEHIND, BEFORE = (SinkFault(SinkFaultKind.KILL, 0, effect) for effect in (1, 0))

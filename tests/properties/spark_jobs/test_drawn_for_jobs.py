@@ -19,6 +19,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.connect.plan import LogicalPlan
 
 from headrace.api.errors import HeadraceError
+from headrace_properties.sinks.trial import undisturbed_run
 from headrace_properties.spark_jobs.feeds.drawing import batches_for
 from headrace_properties.spark_jobs.feeds.drawn_rows import drawn_batches
 from headrace_properties.spark_jobs.feeds.hints import Hints
@@ -31,7 +32,6 @@ from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.job import Columns, SparkJob, Union
 from headrace_sim.spark.plan.plan_splitter import inputs_of
 from headrace_sim.spark.query.streaming_query import run_job
-from headrace_sim.spark.sinks.trial import undisturbed_run
 
 ORDER = t.StructType(
     [

@@ -32,6 +32,7 @@ from headrace_properties.promises import (
     unique,
 )
 from headrace_properties.replays import ReplayFile
+from headrace_properties.sinks.trial import undisturbed_run
 from headrace_properties.spark_jobs.feeds.versioned_rows import in_versions
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.promised import JobMoment
@@ -44,7 +45,6 @@ from headrace_properties.target import SparkSource
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.sink_runs import Sight
 from headrace_sim.spark.sinks.table_rows import value_of
-from headrace_sim.spark.sinks.trial import undisturbed_run
 
 Sink = Callable[[Any, int], None]
 MAIL = "http://mail/send"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace_sim.spark.sinks import check_sink
+from headrace_properties.sinks import check_sink
 
 POOL = ThreadPoolExecutor(max_workers=2)
 BUFFER: queue.Queue[Any] = queue.Queue()

@@ -12,14 +12,14 @@ from unittest.mock import Mock
 
 import pytest
 
-from headrace_sim.spark.sinks import (
+from headrace_properties.sinks import (
     SinkFailsError,
     SinkReport,
     UnfollowableSinkError,
     Wrong,
     check_sink,
-    database_servers,
 )
+from headrace_sim.spark.sinks import database_servers
 from headrace_sim.spark.sinks.database_servers import databases_kept, look_for_bindings
 from tests.sim.spark import server_like
 from tests.sim.spark.server_like import connect

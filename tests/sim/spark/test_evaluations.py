@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
+from headrace_properties.sinks import SinkReport, check_sink
+from headrace_properties.sinks.story import SinkTopic
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.sinks import SinkReport, check_sink
-from headrace_sim.spark.sinks.story import SinkTopic
 from tests.sim.spark.apart import call
 
 

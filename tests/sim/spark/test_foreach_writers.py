@@ -9,10 +9,10 @@ import pytest
 from pyspark import TaskContext
 from pyspark.errors import PySparkAttributeError
 
+from headrace_properties.sinks import SinkReport, check_sink
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.sinks import SinkReport, check_sink
 from headrace_sim.spark.sinks.foreach_writers import function_of_writer
 from headrace_sim.spark.sinks.processes import Sink
 from headrace_sim.spark.sinks.sink_runs import undisturbed

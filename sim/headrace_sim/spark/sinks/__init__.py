@@ -1,12 +1,1 @@
-"""Sinks under every failure: `check_sink` calls a ``foreachBatch`` function with its process killed, restarted and overtaken."""
-
-from headrace_sim.spark.sinks.lost_rows import ALLOWED, RowsOf
-from headrace_sim.spark.sinks.sink_reports import OneTrial, SinkReport
-from headrace_sim.spark.sinks.sink_runs import SinkFailsError, UnfollowableSinkError
-from headrace_sim.spark.sinks.story import SinkFinding, SinkQuestion, Wrong
-from headrace_sim.spark.sinks.trial import check_sink, try_fault
-
-__all__ = [
-    "ALLOWED", "OneTrial", "RowsOf", "SinkFailsError", "SinkFinding", "SinkQuestion", "SinkReport", "UnfollowableSinkError",
-    "Wrong", "check_sink", "try_fault",
-]  # fmt: skip
+"""What runs sinks: attempts in processes of their own, what they do, and what they leave."""

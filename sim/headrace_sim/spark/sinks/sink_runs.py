@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.api.errors import HeadraceError
+from headrace_sim.deliveries import Batches
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.new_checkpoints import Restart
 from headrace_sim.spark.sinks.processes import AttemptPlan, Sink
 from headrace_sim.spark.sinks.sink_effects import (
     Effect,
@@ -145,6 +145,18 @@ def tried(
             plan = AttemptPlan(1, first, reordered=reordered)
             sink.host.attempt(sink, folder, ledger, plan).finish()
         return replace(_left(fault, sink, folder, ledger), struck=seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A checkpoint that is replaced, and what comes before and behind that."""
+
+    fault: SinkFault  # its kind, the index of the first batch that comes again, and its number
+    told: str  # from where the query goes on
+    before: Batches
+    behind: Batches
+    first_id: int  # of the batches behind it
+    cut: Batches  # all rows, cut as they are behind it. Undisturbed, they must leave what is left as they are given
 
 
 def restarted(sink: Sink, restart: Restart) -> Trial:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from headrace_properties.sinks import check_sink
 from headrace_sim.spark.client.script_needs import stand_ins
 from headrace_sim.spark.refusals import CannotFollowError
-from headrace_sim.spark.sinks import check_sink
 from headrace_sim.spark.sinks.sink_effects import Effect
 from headrace_sim.spark.sinks.store_clients import stored, stored_objects
 from headrace_sim.spark.stores.client_objects import StoresOfProgram, record_with

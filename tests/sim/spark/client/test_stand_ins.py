@@ -19,12 +19,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.catalog import Catalog
 from pyspark.sql.connect.streaming.query import StreamingQuery
 
+from headrace_properties.sinks import SinkFailsError, UnfollowableSinkError, check_sink
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.client.sessions import ClientSession, ModuleSession, connected
 from headrace_sim.spark.columns.ddl import SchemaTextError
 from headrace_sim.spark.job import SparkJobError
 from headrace_sim.spark.refusals import CannotFollowError, gap_in
-from headrace_sim.spark.sinks import SinkFailsError, UnfollowableSinkError, check_sink
 from tests.sim.spark.frame_programs import ROWS, SCHEMA
 
 

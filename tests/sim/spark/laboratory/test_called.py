@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from headrace_properties.sinks.sink_check import SinkCheck
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.job import MapInPandas, SparkJob, SparkJobError, SparkSink
@@ -17,7 +18,6 @@ from headrace_sim.spark.laboratory.laboratory_program import LaboratoryProgram
 from headrace_sim.spark.laboratory.real_drivers import RealDrivers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.processes import Sink
-from headrace_sim.spark.sinks.sink_check import SinkCheck
 
 pytestmark = pytest.mark.spark
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace_properties.sinks.story import Wrong
 from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.story import Wrong
 from tests.sim.spark.laboratory.test_workers import READ, START, tried
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]

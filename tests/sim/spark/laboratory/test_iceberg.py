@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark import __version__
 
+from headrace_properties.sinks.story import Wrong
 from headrace_sim.spark.laboratory.jvm import SparkJvm, running
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.story import Wrong
 from tests.sim.spark.laboratory.test_real_drivers import tried
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]

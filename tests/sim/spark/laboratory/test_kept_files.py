@@ -10,6 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headrace_properties.sinks.points import of_own_source
+from headrace_properties.sinks.sink_check import SinkCheck
+from headrace_properties.sinks.sink_reports import OneTrial
 from headrace_sim.spark.client.script_needs import ProgramError
 from headrace_sim.spark.client.scripts import Script, run_script, surroundings
 from headrace_sim.spark.job import SparkJob
@@ -21,11 +24,8 @@ from headrace_sim.spark.laboratory.places import ROOT
 from headrace_sim.spark.laboratory.real_drivers import RealDrivers, looked
 from headrace_sim.spark.pyspark_versions import VERSION
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.points import of_own_source
 from headrace_sim.spark.sinks.processes import Sink
-from headrace_sim.spark.sinks.sink_check import SinkCheck
 from headrace_sim.spark.sinks.sink_effects import Effect
-from headrace_sim.spark.sinks.sink_reports import OneTrial
 from headrace_sim.spark.sinks.sink_runs import UnfollowableSinkError
 from headrace_sim.spark.sinks.write_fence import has_fence
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace_properties.sinks.sink_check import SinkCheck
+from headrace_properties.sinks.sink_reports import OneTrial
 from headrace_sim.spark.client.scripts import Script, run_script, surroundings
 from headrace_sim.spark.laboratory import postgres
 from headrace_sim.spark.laboratory.jvm import SparkJvm, running
@@ -14,8 +16,6 @@ from headrace_sim.spark.laboratory.real_drivers import RealDrivers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.database_servers import databases_kept
 from headrace_sim.spark.sinks.processes import Sink
-from headrace_sim.spark.sinks.sink_check import SinkCheck
-from headrace_sim.spark.sinks.sink_reports import OneTrial
 
 pytestmark = pytest.mark.spark
 pytest.importorskip("psycopg")

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from headrace_properties.sinks.sink_check import SinkCheck
+from headrace_properties.sinks.sink_reports import OneTrial
+from headrace_properties.sinks.story import Wrong
 from headrace_sim.spark.client.scripts import Script, run_script, surroundings
 from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.laboratory.laboratory_program import LaboratoryProgram
 from headrace_sim.spark.laboratory.real_drivers import RealDrivers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.processes import Sink
-from headrace_sim.spark.sinks.sink_check import SinkCheck
-from headrace_sim.spark.sinks.sink_reports import OneTrial
-from headrace_sim.spark.sinks.story import Wrong
 
 pytestmark = pytest.mark.spark
 

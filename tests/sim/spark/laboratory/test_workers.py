@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import types as t
 
+from headrace_properties.sinks.sink_check import SinkCheck
+from headrace_properties.sinks.sink_reports import OneTrial
 from headrace_sim.spark.client.scripts import Script
 from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.laboratory.laboratory_program import LaboratoryProgram
 from headrace_sim.spark.laboratory.real_drivers import RealDrivers, looked
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.processes import Sink
-from headrace_sim.spark.sinks.sink_check import SinkCheck
-from headrace_sim.spark.sinks.sink_reports import OneTrial
 
 pytestmark = pytest.mark.spark
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace_sim.spark.sinks import check_sink
+from headrace_properties.sinks import check_sink
 
 MODULES = Path(__file__).parents[3] / "properties" / "spark_jobs" / "corpus_modules"
 ROWS = [[("home", 2)], [("home", 1)]]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from headrace_sim.spark.sinks import SinkReport, UnfollowableSinkError, Wrong, check_sink
+from headrace_properties.sinks import SinkReport, UnfollowableSinkError, Wrong, check_sink
 from headrace_sim.spark.tables.connectors import CONNECTORS, Repeated
 from tests.sim.spark.apart import call
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import types as t
 
-from headrace_sim.spark.sinks.parallel_trials import in_order
+from headrace_properties.sinks.parallel_trials import in_order
+from headrace_properties.sinks.sink_check import SinkCheck
+from headrace_properties.sinks.sink_reports import SinkReport
 from headrace_sim.spark.sinks.processes import SIMULATED, AttemptHost, Sink
-from headrace_sim.spark.sinks.sink_check import SinkCheck
-from headrace_sim.spark.sinks.sink_reports import SinkReport
 from headrace_sim.spark.sinks.sink_runs import UnfollowableSinkError
 
 SCHEMA = t.StructType([t.StructField("id", t.LongType())])

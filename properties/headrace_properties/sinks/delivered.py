@@ -4,6 +4,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from headrace_properties.sinks.lost_rows import last_effect
+from headrace_properties.sinks.story import (
+    OtherRows,
+    SinkFinding,
+    SinkQuestion,
+    SinkTopic,
+    Wrong,
+    shown_items,
+)
 from headrace_sim.deliveries import (
     DELIVERIES,
     REPEATS,
@@ -18,10 +27,8 @@ from headrace_sim.deliveries import (
 )
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.lost_rows import last_effect
 from headrace_sim.spark.sinks.sink_effects import Effect, Swallowed
 from headrace_sim.spark.sinks.sink_runs import SinkFailsError, Trial
-from headrace_sim.spark.sinks.story import OtherRows, SinkFinding, SinkQuestion, SinkTopic, Wrong, shown_items
 from headrace_sim.spark.sinks.trial_contents import Contents, ExpectedContents, Item
 
 RunsOn = Callable[[Batches], Trial]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
+from headrace_properties.sinks import RowsOf, SinkReport, Wrong, check_sink, try_fault
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks import RowsOf, SinkReport, Wrong, check_sink, try_fault
 
 SCHEMA = "id LONG, amount LONG"
 BATCHES = [[(1, 10), (2, 20)], [(3, 30)], [(4, 40)]]

@@ -6,11 +6,11 @@ from enum import Enum
 from itertools import islice
 from typing import Any
 
+from headrace_properties.sinks.baseline import Baseline, Cut, Loss, Lost, grows_whole, pattern_of
+from headrace_properties.sinks.story import OtherRows, SinkFinding, SinkQuestion, SinkTopic, Wrong
 from headrace_sim.spark.columns.evaluations import Evaluated
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.baseline import Baseline, Cut, Loss, Lost, grows_whole, pattern_of
 from headrace_sim.spark.sinks.sink_effects import Effect, Swallowed
-from headrace_sim.spark.sinks.story import OtherRows, SinkFinding, SinkQuestion, SinkTopic, Wrong
 from headrace_sim.spark.sinks.trial_contents import Raw, destination_of
 
 _ALLOWED = {

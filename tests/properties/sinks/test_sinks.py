@@ -27,9 +27,9 @@ from pyarrow.fs import LocalFileSystem
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from headrace_properties.sinks import SinkFailsError, SinkReport, UnfollowableSinkError, Wrong, check_sink
 from headrace_sim.spark import refusals
 from headrace_sim.spark.sink_faults import SinkFaultKind
-from headrace_sim.spark.sinks import SinkFailsError, SinkReport, UnfollowableSinkError, Wrong, check_sink
 from headrace_sim.spark.sinks.write_fence import has_fence
 from tests.nights import others_at_night
 from tests.sim.spark import sink_functions as sinks

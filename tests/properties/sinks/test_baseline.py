@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
+from headrace_properties.sinks import RowsOf, SinkReport, Wrong, check_sink, try_fault
 from headrace_sim.deliveries import FeedSource
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks import RowsOf, SinkReport, Wrong, check_sink, try_fault
 from tests.nights import others_at_night
 from tests.sim.spark.apart import call
 

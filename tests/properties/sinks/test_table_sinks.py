@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from headrace_sim.spark.sinks import SinkFailsError, UnfollowableSinkError, Wrong, check_sink
+from headrace_properties.sinks import SinkFailsError, UnfollowableSinkError, Wrong, check_sink
 
 _SCHEMA = "id STRING, amount INT"
 _BATCHES = [[("a", 1), ("b", 2)], [("b", 3), ("c", 4)]]

@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from headrace_properties.sinks.story import (
+    SinkFinding,
+    SinkQuestion,
+    Wrong,
+)
 from headrace_sim.deliveries import Batches
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.sink_effects import (
     Effect,
-)
-from headrace_sim.spark.sinks.story import (
-    SinkFinding,
-    SinkQuestion,
-    Wrong,
 )
 from headrace_sim.spark.sinks.trial_contents import Contents
 

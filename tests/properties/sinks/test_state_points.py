@@ -4,11 +4,11 @@ import os
 import signal
 from pathlib import Path
 
+from headrace_properties.sinks.points import fault_points
+from headrace_properties.sinks.story import TrialStory
 from headrace_sim.spark.laboratory.workers import end_workers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.points import fault_points
 from headrace_sim.spark.sinks.sink_effects import Effect, Ledger, Settled, StateCall
-from headrace_sim.spark.sinks.story import TrialStory
 
 KEY, GET, UPDATE = ("the rows or the timer of a key", ""), ("get", "job.py:7"), ("update", "job.py:9")
 WRITTEN = [[Effect(0, batch, "write", "out", "job.py:12")] for batch in range(2)]

@@ -6,14 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace_sim.deliveries import REPEATS, UNSAID, FeedSource, RowDelivery, burst
-from headrace_sim.spark.refusals import shown_place
-from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
-from headrace_sim.spark.sinks.bursts import BURST_ROWS, between_parts, may_split
-from headrace_sim.spark.sinks.calm_effects import assumed, failing, left_open, nothing_left, questions_of
-from headrace_sim.spark.sinks.delivered import RedeliveryTrial
-from headrace_sim.spark.sinks.lost_rows import (
+from headrace_properties.sinks.baseline import Baseline, Batches, by_pattern, pattern_of
+from headrace_properties.sinks.bursts import BURST_ROWS, between_parts, may_split
+from headrace_properties.sinks.calm_effects import assumed, failing, left_open, nothing_left, questions_of
+from headrace_properties.sinks.delivered import RedeliveryTrial
+from headrace_properties.sinks.lost_rows import (
     ALLOWED,
     RowsOf,
     evaluated_apart,
@@ -21,40 +18,19 @@ from headrace_sim.spark.sinks.lost_rows import (
     swallowed_in_trial,
     told_losses,
 )
-from headrace_sim.spark.sinks.new_checkpoints import (
+from headrace_properties.sinks.new_checkpoints import (
     REMEDY,
     AfterRestart,
-    Restart,
     differences,
     noted,
     restarts,
     restored_target,
     restored_told,
 )
-from headrace_sim.spark.sinks.parallel_trials import in_order
-from headrace_sim.spark.sinks.points import fault_points, of_own_source, thinned
-from headrace_sim.spark.sinks.processes import AttemptHost, Sink
-from headrace_sim.spark.sinks.sink_effects import (
-    DEADLY,
-    Effect,
-    Entry,
-    Returned,
-    StateCall,
-    Swallowed,
-)
-from headrace_sim.spark.sinks.sink_reports import LeftOf, OneTrial, PointOutcome, Progress, SinkReport
-from headrace_sim.spark.sinks.sink_runs import (
-    Sight,
-    SinkFailsError,
-    Trial,
-    UnfollowableSinkError,
-    Watcher,
-    restarted,
-    stuck_at,
-    tried,
-    undisturbed,
-)
-from headrace_sim.spark.sinks.story import (
+from headrace_properties.sinks.parallel_trials import in_order
+from headrace_properties.sinks.points import fault_points, of_own_source, thinned
+from headrace_properties.sinks.sink_reports import LeftOf, OneTrial, PointOutcome, Progress, SinkReport
+from headrace_properties.sinks.story import (
     ONE_ROW_OF_EACH_KEY,
     OtherRows,
     SinkFinding,
@@ -65,6 +41,30 @@ from headrace_sim.spark.sinks.story import (
     distinct,
     merged_twice,
     uncommitted,
+)
+from headrace_sim.deliveries import REPEATS, UNSAID, FeedSource, RowDelivery, burst
+from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks.processes import AttemptHost, Sink
+from headrace_sim.spark.sinks.sink_effects import (
+    DEADLY,
+    Effect,
+    Entry,
+    Returned,
+    StateCall,
+    Swallowed,
+)
+from headrace_sim.spark.sinks.sink_runs import (
+    Restart,
+    Sight,
+    SinkFailsError,
+    Trial,
+    UnfollowableSinkError,
+    Watcher,
+    restarted,
+    stuck_at,
+    tried,
+    undisturbed,
 )
 from headrace_sim.spark.sinks.trial_contents import Contents, ExpectedContents, Item, expected, ids
 from headrace_sim.spark.tables.row_changes import MULTIPLE_MATCHES

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
+from headrace_properties.sinks import SinkReport, Wrong, check_sink
 from headrace_sim.spark.sink_faults import SinkFaultKind
-from headrace_sim.spark.sinks import SinkReport, Wrong, check_sink
 from tests.sim.spark.apart import call
 
 

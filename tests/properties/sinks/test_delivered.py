@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from headrace_properties.sinks import SinkReport, Wrong, check_sink, try_fault
+from headrace_properties.sinks.bursts import may_split
 from headrace_sim.deliveries import DELIVERIES, FeedSource, RowDelivery, future_row, spoiled_rows
-from headrace_sim.spark.sinks import SinkReport, Wrong, check_sink, try_fault
-from headrace_sim.spark.sinks.bursts import may_split
 from headrace_sim.spark.sinks.sink_effects import Effect
 from tests.sim.spark.apart import call
 

@@ -8,23 +8,21 @@ of each batch, and compares what is left with what the undisturbed run left. Eve
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import types as t
-
+from headrace_properties.sinks.sink_check import SinkCheck
+from headrace_properties.sinks.sink_reports import OneTrial, Progress, SinkReport
+from headrace_properties.sinks.story import OtherRows
 from headrace_sim.spark.client.connect_answers import SessionState
-from headrace_sim.spark.columns.ddl import parse_schema
+from headrace_sim.spark.columns.ddl import Schema, parse_schema
 from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.processes import Sink, SinkFunction
-from headrace_sim.spark.sinks.sink_check import SinkCheck
-from headrace_sim.spark.sinks.sink_reports import OneTrial, Progress, SinkReport
 from headrace_sim.spark.sinks.sink_runs import Trial, undisturbed
-from headrace_sim.spark.sinks.story import OtherRows
 
 
 def check_sink(
     function: SinkFunction,
     batches: Sequence[Iterable[Any]],
-    schema: str | t.StructType,
+    schema: str | Schema,
     *,
     prepare: Callable[[], Any] | None = None,
     keys: Mapping[str, Sequence[str]] | None = None,
@@ -62,7 +60,7 @@ def check_sink(
 def try_fault(
     function: SinkFunction,
     batches: Sequence[Iterable[Any]],
-    schema: str | t.StructType,
+    schema: str | Schema,
     fault: SinkFault,
     prepare: Callable[[], Any] | None = None,
     rows: OtherRows | None = None,
@@ -78,7 +76,7 @@ def try_fault(
 def sink_of(
     function: SinkFunction,
     batches: Sequence[Iterable[Any]],
-    schema: str | t.StructType,
+    schema: str | Schema,
     prepare: Callable[[], Any] | None = None,
     keys: Mapping[str, Sequence[str]] | None = None,
     state: SessionState | None = None,
@@ -93,7 +91,7 @@ def sink_of(
 def undisturbed_run(
     function: SinkFunction,
     batches: Sequence[Iterable[Any]],
-    schema: str | t.StructType,
+    schema: str | Schema,
     prepare: Callable[[], Any] | None,
     state: SessionState | None = None,
     keys: Mapping[str, Sequence[str]] | None = None,

@@ -2,6 +2,13 @@
 
 from collections.abc import Mapping
 
+from headrace_properties.sinks.story import (
+    ONE_ROW_OF_EACH_KEY,
+    SinkFinding,
+    SinkQuestion,
+    SinkTopic,
+    Wrong,
+)
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.sink_effects import (
@@ -15,13 +22,6 @@ from headrace_sim.spark.sinks.sink_runs import (
     UnfollowableSinkError,
 )
 from headrace_sim.spark.sinks.sqlite_effects import BEGIN
-from headrace_sim.spark.sinks.story import (
-    ONE_ROW_OF_EACH_KEY,
-    SinkFinding,
-    SinkQuestion,
-    SinkTopic,
-    Wrong,
-)
 from headrace_sim.spark.stores.store_changes import StoreWrite
 from headrace_sim.spark.tables.row_changes import MULTIPLE_MATCHES
 from headrace_sim.spark.tables.table_versions import TableVersion

@@ -1,7 +1,7 @@
 """Which faults strike a sink whose source repeats rows in their order."""
 
+from headrace_properties.sinks.points import fault_points, thinned
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.points import fault_points, thinned
 from headrace_sim.spark.sinks.sink_effects import Acted, Effect
 from headrace_sim.spark.sinks.sqlite_effects import BEGIN
 

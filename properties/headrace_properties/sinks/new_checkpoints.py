@@ -10,23 +10,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace_properties.sinks.story import shown_items
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.story import shown_items
+from headrace_sim.spark.sinks.sink_runs import Restart
 from headrace_sim.spark.sinks.trial_contents import EMPTY_FILE, Contents, Item
 
 Batches = Sequence[Sequence[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Restart:
-    """A checkpoint that is replaced, and what comes before and behind that."""
-
-    fault: SinkFault  # its kind, the index of the first batch that comes again, and its number
-    told: str  # from where the query goes on
-    before: Batches
-    behind: Batches
-    first_id: int  # of the batches behind it
-    cut: Batches  # all rows, cut as they are behind it. Undisturbed, they must leave what is left as they are given
 
 
 def restarts(batches: Batches) -> tuple[Restart, ...]:
