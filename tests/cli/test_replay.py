@@ -386,7 +386,7 @@ def test_when_shows_the_decisive_moment(folder: Path, run: Run, monkeypatch: pyt
     assert {point["runs"] for point in rates["points"]} == {3}
     assert rates["jump"] is not None
     svg = (folder / "when.svg").read_text()
-    assert svg.count('class="rate"') > 5
+    assert svg.count("data-rate=") > 5
     assert "the share of continuations that fail rises from 0 %" in " ".join(
         re.findall(r"<text[^>]*>([^<]*)", svg)
     )
