@@ -101,8 +101,8 @@ def computation_of(event: Any) -> str:
     if production is not None:
         consumer: str = production.consumer
         return consumer
-    found: str = getattr(event, "computation", "") or getattr(event, "consumer", "")
-    return found
+    computation: str = getattr(event, "computation", "") or getattr(event, "consumer", "")
+    return computation
 
 
 def role_of(address: str) -> str:

@@ -339,10 +339,10 @@ def _several(option: str, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _streams(option: str, names: Iterable[str]) -> tuple[str, ...]:
-    found = _several(option, names)
-    if "" in found:
+    streams = _several(option, names)
+    if "" in streams:
         raise OptionsError(option, names, "the names of streams, none empty")
-    return found
+    return streams
 
 
 def _is_codec(codec: object) -> bool:

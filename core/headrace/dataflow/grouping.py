@@ -215,13 +215,13 @@ class Grouping:
     @staticmethod
     def alarms_at(due: Due, next_batch: int | None) -> set[Alarm]:
         """Return the alarms of a key with these due times."""
-        found = set()
+        alarms = set()
         if due.event < MAX_TIME:
-            found.add(Alarm(due.event, Clock.WATERMARK))
+            alarms.add(Alarm(due.event, Clock.WATERMARK))
         wall = due.wall if next_batch is None else next_batch
         if wall < MAX_TIME:
-            found.add(Alarm(wall, Clock.WALL, due.hold if due.hold < MAX_TIME else None))
-        return found
+            alarms.add(Alarm(wall, Clock.WALL, due.hold if due.hold < MAX_TIME else None))
+        return alarms
 
     def check_invariants(self, state: KeyState) -> None:
         """Assert what must hold between events: the stored due times are those of the windows."""

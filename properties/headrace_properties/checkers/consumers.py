@@ -144,12 +144,12 @@ class EveryConsumer:
 
     def _consumers_of(self, version: int, stream: str) -> frozenset[str]:
         """Return the names of a stream's consumers in a version, cached because every record asks for them."""
-        found = self._consumers.get((version, stream))
-        if found is None:
+        consumers = self._consumers.get((version, stream))
+        if consumers is None:
             pipeline = self._versions[version]
             subscribers = pipeline.consumers(stream) if stream in pipeline.streams else ()
-            found = self._consumers[version, stream] = frozenset(name for name, _ in subscribers)
-        return found
+            consumers = self._consumers[version, stream] = frozenset(name for name, _ in subscribers)
+        return consumers
 
     def _may_be_owed(self, consumer: str, event: Executed | Injected, stream: str) -> bool:
         """Return whether a dead injector may have owed a record to a consumer that retires."""

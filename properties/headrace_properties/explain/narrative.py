@@ -195,13 +195,13 @@ class _Narrator:
         return any(event.computation == name and event.interval.contains(key) for name, key in self._keys)
 
     def _sentences(self, numbers: set[int]) -> list[Sentence]:
-        told = [
+        sentences = [
             Sentence(outage.begin, struck(self._history, outage))
             for outage in self._outages_of_run if outage.begin in numbers
         ]  # fmt: skip
         tellable = [number for number in sorted(numbers) if self._say(number, self._history[number])]
-        told += [self._sentence(run) for run in self._runs(tellable)]
-        return sorted(told, key=lambda sentence: sentence.event)
+        sentences += [self._sentence(run) for run in self._runs(tellable)]
+        return sorted(sentences, key=lambda sentence: sentence.event)
 
     def _sentence(self, run: Sequence[int]) -> Sentence:
         """Describe an event, a step with its write, or several writes."""

@@ -120,7 +120,7 @@ def world_at(history: Sequence[h.Event], number: int) -> Snapshot:
 
 def _owners(past: Sequence[h.Event], number: int) -> tuple[Ownership, ...]:
     tenures = tenures_of(past)
-    found = []
+    owners = []
     for tenure in sorted(tenures, key=lambda tenure: (tenure.computation, tenure.interval.low)):
         if not tenure.true_at(number):
             continue
@@ -132,12 +132,12 @@ def _owners(past: Sequence[h.Event], number: int) -> tuple[Ownership, ...]:
             and other.zombie_at(number)
         )
         scanned = tenure.scan_ended is not None
-        found.append(
+        owners.append(
             Ownership(
                 tenure.computation, str(tenure.interval), tenure.owner, tenure.sequencer, scanned, zombies
             )
         )
-    return tuple(found)
+    return tuple(owners)
 
 
 def _writes(past: Sequence[h.Event]) -> tuple[PendingWrite, ...]:

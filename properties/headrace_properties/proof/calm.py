@@ -482,15 +482,15 @@ def _sent_first(event: object) -> tuple:  # type: ignore[type-arg]
 
 def _depths(pipeline: Pipeline) -> dict[str, int]:
     """How many computations there are on the longest way from a source, with itself."""
-    found: dict[str, int] = {}
+    depths: dict[str, int] = {}
 
     def depth(name: str) -> int:
         if name in pipeline.injectors:
             return 0
-        if name not in found:
-            found[name] = 1 + max(map(depth, pipeline.senders(name)), default=0)
-        return found[name]
+        if name not in depths:
+            depths[name] = 1 + max(map(depth, pipeline.senders(name)), default=0)
+        return depths[name]
 
     for name in pipeline.computations:
         depth(name)
-    return found
+    return depths

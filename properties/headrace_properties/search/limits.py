@@ -223,14 +223,14 @@ _HOOKS = frozenset({run_record.__code__, run_timer.__code__, run_step.__code__})
 
 def _call_in(frame: FrameType | None, base: FrameType) -> FrameType | None:
     """Return the outermost frame of a call of user code; ``None``, too, while it imports something that is not the user's."""
-    found = None
+    call = None
     while frame is not None and frame is not base:
         if frame.f_code in _HOOKS or is_users_file(frame.f_code.co_filename):
-            found = frame
-        elif found is None and frame.f_code.co_filename.startswith("<frozen importlib"):
+            call = frame
+        elif call is None and frame.f_code.co_filename.startswith("<frozen importlib"):
             return None
         frame = frame.f_back
-    return found
+    return call
 
 
 def _handling_in(frame: FrameType | None, base: FrameType) -> FrameType | None:

@@ -51,13 +51,13 @@ def breaches_of(
     An old snapshot needs a reader: the writer crashes, and its successor reads the rows.
     """
     steps = steps_of(pipeline, feed, options, first=_ALL) if outside else []
-    found: list[tuple[StepFault, ...]] = []
+    breaches: list[tuple[StepFault, ...]] = []
     for step in steps:
         crash = StepFault(step, f.Crash(at_us=100 * MILLISECOND, process=step.process))
         for breach in breaches_at(step, outside):
             reads = isinstance(breach.fault, f.BreakStore) and breach.fault.how is f.Breach.OLD_SNAPSHOT
-            found.append((breach, crash) if reads else (breach,))
-    return found
+            breaches.append((breach, crash) if reads else (breach,))
+    return breaches
 
 
 _ALL = 10_000

@@ -216,14 +216,14 @@ def _run(title: str, outcome: Outcome, journaled: Sequence[Any], other: Outcome 
 
 def _attempts(journaled: Sequence[Any]) -> list[tuple[Event, list[HandlerCall]]]:
     """Each event with the calls that follow it."""
-    found: list[tuple[Event, list[HandlerCall]]] = []
+    attempts: list[tuple[Event, list[HandlerCall]]] = []
     for entry in journaled:
         if isinstance(entry, HandlerCall):
-            if found:
-                found[-1][1].append(entry)
+            if attempts:
+                attempts[-1][1].append(entry)
         elif entry.what not in {"committed", "sink called"}:
-            found.append((entry, []))
-    return found
+            attempts.append((entry, []))
+    return attempts
 
 
 def _event_told(event: Event) -> str:

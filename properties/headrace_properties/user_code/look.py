@@ -306,7 +306,7 @@ class Look:
     @cached_property
     def _differences(self) -> list[tuple[Habit, Witness]]:
         """Find calls whose outcome changes in fresh surroundings, on repetition, elsewhere or with other random numbers."""
-        found: list[tuple[Habit, Witness]] = []
+        differences: list[tuple[Habit, Witness]] = []
         caller = self._caller
         for call, fresh in self._fresh:
             step, plain = call.step, call.outcome
@@ -314,10 +314,10 @@ class Look:
             with clock_at(THE_DAY):
                 again = fresh if caller.same(step, plain, fresh) else caller.call(step)
             if not caller.same(step, fresh, again):
-                found.append(self._not_determined(call, plain, again, "When it was run again"))
+                differences.append(self._not_determined(call, plain, again, "When it was run again"))
                 continue
             if not caller.same(step, plain, fresh):
-                found.append((Habit.KEEPS_STATE, self._kept(call, plain, fresh)))
+                differences.append((Habit.KEEPS_STATE, self._kept(call, plain, fresh)))
                 continue
             with clock_at(ANOTHER_DAY, ANOTHER_ZONE):
                 abroad = caller.call(step)
@@ -325,27 +325,31 @@ class Look:
                 with clock_at(ANOTHER_DAY):
                     later = caller.call(step)
                 if caller.same(step, fresh, later):
-                    found.append(self._not_determined(call, plain, abroad, "In another time zone", ZONE))
+                    differences.append(
+                        self._not_determined(call, plain, abroad, "In another time zone", ZONE)
+                    )
                     continue
                 read = {kind for kind, _, _ in call.trace.readings}
                 if (
                     CHANCE in read and CLOCK not in read
                 ):  # a generator of its own, which has gone on meanwhile
-                    found.append(self._not_determined(call, plain, later, "When it was run again"))
+                    differences.append(self._not_determined(call, plain, later, "When it was run again"))
                 else:
-                    found.append(self._not_determined(call, plain, later, "On another day", CLOCK))
+                    differences.append(self._not_determined(call, plain, later, "On another day", CLOCK))
                 continue
             if (weak := self._weak(call, fresh)) is not None:
-                found.append((Habit.READS_CLOCK, weak))
+                differences.append((Habit.READS_CLOCK, weak))
                 continue
             if any(kind == CHANCE for kind, _, _ in call.trace.readings):
                 with clock_at(THE_DAY):
                     others = [caller.call(step, lots) for lots in OTHER_LOTS]
                 for other in others:
                     if not caller.same(step, fresh, other):
-                        found.append(self._not_determined(call, plain, other, "With other lots", CHANCE))
+                        differences.append(
+                            self._not_determined(call, plain, other, "With other lots", CHANCE)
+                        )
                         break
-        return found
+        return differences
 
     def _weak(self, call: ObservedCall, fresh: Outcome) -> Witness | None:
         """Find weak productions that depend on the wall time: a rerun of their step sends different ones (6.1.2)."""

@@ -199,7 +199,7 @@ class _IntervalTask:
         header, pipeline, percent = self._chunks.header, self._plan.pipeline, self._spec.watermark_percentile
         if percent >= 100:
             return {}
-        found, frontier = {}, self._batch.low_watermark
+        percentiles, frontier = {}, self._batch.low_watermark
         for sender in pipeline.senders(self._computation):
             feeders = {sender, *pipeline.upstream(sender)}
             told = [*header.holds.items(), *[(f"{name}/", self._room.earliest) for name in self._plan.limits]]
@@ -212,8 +212,8 @@ class _IntervalTask:
             ]
             pending += self._room.pending()
             low, before = RULES.input_watermark([frontier, *held]), header.reached.get(sender, MIN_TIME)
-            found[sender] = percentile_watermark(percent, before, low, frontier, pending)
-        return found
+            percentiles[sender] = percentile_watermark(percent, before, low, frontier, pending)
+        return percentiles
 
     def _timer_watermark(self, low: int, reached: dict[str, int]) -> int:
         """Return what timers and lateness follow: the low watermark, or a percentile."""

@@ -186,9 +186,9 @@ def limits_of(pipeline: Pipeline) -> dict[str, int]:
 
 def followers_of(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
     """Return, for each computation and injector, those downstream of it that follow a percentile watermark (7.2)."""
-    found: dict[str, tuple[str, ...]] = {}
+    followers: dict[str, tuple[str, ...]] = {}
     for name, spec in pipeline.computations.items():
         if spec.watermark_percentile < 100:
             for feeder in pipeline.upstream(name):
-                found[feeder] = (*found.get(feeder, ()), name)
-    return found
+                followers[feeder] = (*followers.get(feeder, ()), name)
+    return followers

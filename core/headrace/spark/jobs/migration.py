@@ -167,15 +167,15 @@ def _moved_offsets(before: Shape, now: Shape, lines: Sequence[str]) -> list[tupl
         )
         raise SparkHostError(problem, "Deploy the version before once more: this one notes it")
     left = dict(enumerate(map(set, known)))
-    found: list[tuple[str, int | None]] = []
+    offsets: list[tuple[str, int | None]] = []
     for users in now.sources:
         place = max(left, key=lambda at: len(left[at].intersection(users)), default=-1)
         if left.get(place, set()).isdisjoint(users):
-            found.append((_NOTHING_READ, None))
+            offsets.append((_NOTHING_READ, None))
         else:
-            found.append((lines[place], place))
+            offsets.append((lines[place], place))
             del left[place]
-    return found
+    return offsets
 
 
 def _stored(

@@ -324,7 +324,7 @@ def _sources(
     """
     by_input = {name: _streaming_leaves(frame_of(inputs[name])) for name in pipeline.injectors}
     own = iter(sorted(own_sources, key=_CLOCK.__eq__))
-    found = []
+    sources = []
     for source in _streaming_leaves(parcels):
         known = [
             (f"{name}/{at}", leaf) for name, leaves in by_input.items() for at, leaf in enumerate(leaves)
@@ -333,8 +333,8 @@ def _sources(
         users = [name for name, leaf in known if leaf.equals(source)] or [
             name for name, leaf in known if leaf.sameResult(source)
         ]
-        found.append(users or [next(own)])
-    return found
+        sources.append(users or [next(own)])
+    return sources
 
 
 def _streaming_leaves(frame: DataFrame) -> list[Any]:

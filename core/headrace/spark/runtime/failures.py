@@ -97,7 +97,7 @@ def _error_in(text: str) -> HeadraceError | None:
 
 
 def _kinds(kind: type[HeadraceError] = HeadraceError) -> dict[str, type[HeadraceError]]:
-    found = {kind.__name__: kind}
+    kinds = {kind.__name__: kind}
     for special in kind.__subclasses__():
-        found |= _kinds(special)
-    return found
+        kinds |= _kinds(special)
+    return kinds

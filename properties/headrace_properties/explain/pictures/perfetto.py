@@ -59,12 +59,12 @@ def _names(processes: dict[str, int]) -> _Trace:
 def _begins(history: Sequence[h.Event]) -> list[float]:
     """Return when each event's slice begins: at its time, or after its process's events of the same time, microseconds."""
     free: dict[str, float] = {}
-    found = []
+    begins = []
     for event in history:
         begin = max(float(event.at_us), free.get(event.process, 0.0))
         free[event.process] = round(begin + _SLICE_US, 3)
-        found.append(begin)
-    return found
+        begins.append(begin)
+    return begins
 
 
 def _slices(history: Sequence[h.Event], processes: dict[str, int], begins: Sequence[float]) -> _Trace:

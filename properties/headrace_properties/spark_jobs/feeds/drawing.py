@@ -108,7 +108,7 @@ def _values(
     leaves = [leaf for leaf in row.leaves if leaf.counted is None and not leaf.is_time]
     size = hints.group_sizes.get(row.name)
     more = [_alone(chance.choice(passing or needed or [{}]), size) for _ in range(count)]
-    made: list[Known] = []
+    values: list[Known] = []
     for number, known in enumerate(map(dict, [*needed[:1], more[0], *needed[1:], *more[1:]][:count])):
         for name in [name for name, value in known.items() if _is_free(hints.slots[name], value)]:
             del known[name]
@@ -117,9 +117,9 @@ def _values(
                 known.setdefault(leaf.name, _key(leaf, first_key + _TURNS[number % len(_TURNS)]))
             elif leaf.name not in known:
                 known[leaf.name] = _usual(leaf, chance)
-        made.append(known)
-    made[-1] = _alone(made[0], size)
-    return made
+        values.append(known)
+    values[-1] = _alone(values[0], size)
+    return values
 
 
 def _alone(known: Known, size: InputSlot | None) -> Known:

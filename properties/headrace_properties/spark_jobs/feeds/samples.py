@@ -77,25 +77,25 @@ def rows_of(row: InputSlot, sample: SampleFile) -> list[tuple[Any, ...]]:
     ``row``: that of the source: its columns, and how the job parses its text. ``sample``: where the rows are. Raise
     `SampleError` if a file cannot be read, has no rows or too many, or a value is not of its column's type.
     """
-    made: list[tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     for file in _files(sample.path):
         for line, item in _items(file, sample):
             try:
                 known = _known(row, item)
             except (PySparkException, ArithmeticError, ValueError) as error:
                 raise SampleError(str(file), line, str(error)) from error
-            at = START + timedelta(seconds=len(made))
-            made.append(RowValues(known, known, len(made), at, random.Random(0)).value(row))
-            if len(made) == sample.most:
-                return made
-            if len(made) > MOST_ROWS:
+            at = START + timedelta(seconds=len(rows))
+            rows.append(RowValues(known, known, len(rows), at, random.Random(0)).value(row))
+            if len(rows) == sample.most:
+                return rows
+            if len(rows) > MOST_ROWS:
                 problem = f"it has more than {MOST_ROWS:,} rows. Take fewer: head -n {MOST_ROWS}"
                 raise SampleError(str(sample.path), line, problem)
-    if not made:
+    if not rows:
         raise SampleError(
             str(sample.path), 0, "it has no rows" if sample.path.exists() else "there is no such file"
         )
-    return made
+    return rows
 
 
 def objects_in(sample: SampleFile) -> Iterator[dict[Any, Any]]:

@@ -45,10 +45,10 @@ def fresh_number() -> int:
 
 def answer_to(request: Any, kind: str, **fields: Any) -> Any:
     """Return an answer of a server: ``ConfigResponse``. Before 4.0, it does not name itself."""
-    made = getattr(pb, kind)(session_id=request.session_id, **fields)
-    if hasattr(made, "server_side_session_id"):
-        made.server_side_session_id = _SESSION
-    return made
+    answer = getattr(pb, kind)(session_id=request.session_id, **fields)
+    if hasattr(answer, "server_side_session_id"):
+        answer.server_side_session_id = _SESSION
+    return answer
 
 
 def with_values(text: str, values: Mapping[str, Any]) -> str:

@@ -50,7 +50,7 @@ class RowsOfFrame:
         from pyspark import cloudpickle  # noqa: PLC0415  few sinks need it
 
         session: Any = self._frame._session
-        made = []
+        partitions = []
         with session.answers.action():
             rows = session.answers.rows(self._frame._plan.to_proto(session.client).root)
             for number, partition in enumerate(rows.partitions):
@@ -64,12 +64,12 @@ class RowsOfFrame:
                     try:
                         for step in travelled:
                             values = step(values)
-                        made.append(list(values))
+                        partitions.append(list(values))
                     except Exception:
                         for accumulator, value in added:  # what a task adds counts once it has succeeded
                             accumulator._value = value
                         raise
-        return made
+        return partitions
 
     def getNumPartitions(self) -> int:
         return len(self._partitions())

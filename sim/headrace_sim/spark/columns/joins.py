@@ -24,10 +24,10 @@ _HOW = {
 
 def kind_of_join(how: str) -> str:
     """Return which join a name of Spark's means: inner, left, right, full, semi or anti. Raise `AnalysisException`."""
-    found = _HOW.get(how.lower().replace("_", ""))
-    if found is None:
+    kind = _HOW.get(how.lower().replace("_", ""))
+    if kind is None:
         raise AnalysisException(message=f"[UNSUPPORTED_JOIN_TYPE] Unsupported join type {how!r}")
-    return found
+    return kind
 
 
 def joined(left: Side, right: Side, how: str, names: Sequence[str] | Recorded | None, place: str) -> Side:

@@ -138,16 +138,16 @@ class SparkJvm:
 
         """
         classes = java_sessions(self.gateway.jvm)
-        made = session.newSession()
+        successor = session.newSession()
         if overtaken:
-            made = self.new_catalog(dict(self.settings_of(session)))
-            self.make_tables(made, self.tables_of(session))
+            successor = self.new_catalog(dict(self.settings_of(session)))
+            self.make_tables(successor, self.tables_of(session))
         else:
             for name, value in self.settings_of(session):
                 if name != WAREHOUSE:
-                    made.conf().set(name, value)
-        classes.SparkSession.setDefaultSession(made)
-        return made
+                    successor.conf().set(name, value)
+        classes.SparkSession.setDefaultSession(successor)
+        return successor
 
     def settings_of(self, session: Any) -> Iterator[tuple[str, str]]:
         """Yield the settings with which a session was made."""

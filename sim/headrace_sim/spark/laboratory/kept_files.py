@@ -246,12 +246,12 @@ def digests_of(home: Path, checkpoint: str, sources: Iterable[Path]) -> dict[str
     """Return what says in a few letters how a checkpoint and the files of sources are now."""
     last = _committed(home, checkpoint)
     listed = sorted(file for path in sources for file in _files_in(path))
-    told = {"sources": f"{len(listed)} files ({_digest(listed)})"}
+    digests = {"sources": f"{len(listed)} files ({_digest(listed)})"}
     if checkpoint:
         place = home / OF_THIS_MACHINE.sub("", checkpoint)
         logs = sorted(path for log in ("commits", "offsets") for path in _files_in(place / log))
-        told["checkpoint"] = f"batch {last} ({_digest(logs)})" if logs else "new"
-    return told
+        digests["checkpoint"] = f"batch {last} ({_digest(logs)})" if logs else "new"
+    return digests
 
 
 def _digest(files: Iterable[Path]) -> str:

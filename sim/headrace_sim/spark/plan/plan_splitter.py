@@ -423,9 +423,9 @@ def _as_window(node: Recorded) -> Recorded:
 
 def _schema_of(text: str) -> t.StructType:
     """Return a schema that PySpark wrote as JSON, or the user as DDL."""
-    found = t._parse_datatype_json_string(text) if text.lstrip().startswith("{") else parse_schema(text)
-    assert isinstance(found, t.StructType)
-    return found
+    schema = t._parse_datatype_json_string(text) if text.lstrip().startswith("{") else parse_schema(text)
+    assert isinstance(schema, t.StructType)
+    return schema
 
 
 def _delay_us(text: str, place: str) -> int:

@@ -168,9 +168,9 @@ def _draw_cuts(random: Random, rows: int) -> tuple[int, ...]:
 
 
 def _draw_faults(seed: int, batches: int, partitions: int, mean: float) -> tuple[ScheduledFault, ...]:
-    found = []
+    faults = []
     for kind, draw in DRAWS.items():
         random = Random(f"{seed}/{kind.name}")
         if random.random() < mean / len(DRAWS):
-            found.append(draw(kind, random, random.randrange(batches), partitions))
-    return tuple(found)
+            faults.append(draw(kind, random, random.randrange(batches), partitions))
+    return tuple(faults)

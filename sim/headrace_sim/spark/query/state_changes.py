@@ -80,15 +80,15 @@ def changes_between(old: SparkJob, new: SparkJob) -> tuple[StateChange, ...]:
         code = "NOT_MATCH_IN_STATE_METADATA" if before else "MISSING_STATE_DIRECTORY"
         what = f"the checkpoint has the state of {kept}, and the query has {wanted} (STREAMING_STATEFUL_OPERATOR_{code})"
         return (StateChange(StateFate.REFUSED, what, place),)
-    found = [change for one, other in zip(before, after, strict=True) for change in _changes(one, other)]
+    changes = [change for one, other in zip(before, after, strict=True) for change in _changes(one, other)]
     joins = [layout for layout in after if layout.kind == _JOIN]
     if joins and _around_joins(old) != _around_joins(new):
         what = "what a join of streams keeps depends on its condition and on the columns that are read behind it: these differ"
-        found.append(StateChange(StateFate.UNKNOWN, what, joins[0].place))
+        changes.append(StateChange(StateFate.UNKNOWN, what, joins[0].place))
     if before and old.partitions != new.partitions:
         what = f"state stays in {old.partitions} partitions: spark.sql.shuffle.partitions has no effect on a checkpoint"
-        found.append(StateChange(StateFate.KEPT, what, place))
-    return tuple(found)
+        changes.append(StateChange(StateFate.KEPT, what, place))
+    return tuple(changes)
 
 
 def handed_over(checkpoint: Checkpoint, old: SparkJob, new: SparkJob) -> Checkpoint:
