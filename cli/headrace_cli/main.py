@@ -138,7 +138,7 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:  # noqa: FBT001  typer's way
+def _print_version(wanted: bool) -> None:
     if not wanted:
         return
     try:
@@ -150,7 +150,7 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001  typer's way
 
 @app.callback(epilog=_EXAMPLES)
 def headrace(
-    show_version: Annotated[  # noqa: FBT002  typer's way
+    show_version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:

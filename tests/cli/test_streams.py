@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.rig import environment
+from tests.cli.rig import environment, run_process
 
 VERIFY = ("verify", "views:pipeline", "--examples", "3")
 
@@ -93,11 +93,11 @@ def test_no_escape_code_of_user_data_reaches_the_terminal(folder: Path) -> None:
     (folder / "steering.py").write_text(STEERING)
     said = ""
     for command in (
-        "headrace verify steering:pipeline --examples 1 --save f.json",
-        "headrace replay f.json --explain",
-        "headrace run steering:pipeline --on reference",
+        "verify steering:pipeline --examples 1 --save f.json",
+        "replay f.json --explain",
+        "run steering:pipeline --on reference",
     ):
-        done = shell(command, folder)
+        done = run_process(*command.split(), cwd=folder)
         assert done.returncode == 1, done.stderr
         said += done.stdout + done.stderr
     assert not set(said) & set("\x1b\x07\x9b\u202e")

@@ -46,10 +46,10 @@ def bench(
     ] = None,
     jobs: JobsOption = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed for everything random.")] = 0,
-    quick: Annotated[  # noqa: FBT002  typer's way
+    quick: Annotated[
         bool, typer.Option("--quick", help="Run a fraction of everything, to see that it works.")
     ] = False,
-    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,
 ) -> None:
     """Run a benchmark, and print each figure beside its goal or the paper's number."""
     if name is None:

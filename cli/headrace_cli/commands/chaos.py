@@ -107,7 +107,7 @@ def chaos(
         str,
         typer.Argument(metavar="[MODULE:PIPELINE]", help="Default: people passing a station's turnstiles."),
     ] = DEFAULT_PIPELINE,
-    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,
 ) -> None:
     """Run a pipeline as a job on Spark on this machine while killing and pausing executors, Python workers and drivers.
 

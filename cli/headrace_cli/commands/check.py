@@ -93,7 +93,7 @@ AllowOption = Annotated[
 ]
 
 
-def _print_schema(wanted: bool) -> None:  # noqa: FBT001  typer's way
+def _print_schema(wanted: bool) -> None:
     if wanted:
         print_document(history_schema())
         raise typer.Exit
@@ -205,9 +205,9 @@ def check(
     pipeline: PipelineOption = None,
     promises: PromisesOption = None,
     allow: AllowOption = None,
-    follow: FollowOption = False,  # noqa: FBT002  typer's way
-    schema: SchemaOption = False,  # noqa: FBT002  typer's way
-    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+    follow: FollowOption = False,
+    schema: SchemaOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Judge a recorded run: a History of Headrace, of a job or of another engine, or Spark's own log.
 

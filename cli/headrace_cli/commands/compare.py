@@ -39,7 +39,7 @@ def compare(
     runs: Annotated[int, typer.Option(min=1, help="Number of runs each way, each with its own faults.")] = 20,
     seed: Annotated[int, typer.Option(help="Seed for the input and the faults.")] = 0,
     feed: FeedOption = DEFAULT_FEED,
-    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,
 ) -> None:
     """Run a pipeline with strong and weak productions, with and without exactly-once, under the same faults, and compare.
 

@@ -55,10 +55,10 @@ def mutants(
         typer.Argument(metavar="[NAME]...", help="Names of mutants. Default: all."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Maximum number of runs to kill each mutant.")] = 1_000,
-    list_only: Annotated[  # noqa: FBT002  typer's way
+    list_only: Annotated[
         bool, typer.Option("--list", help="Describe each mutant without running it.")
     ] = False,
-    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,
 ) -> None:
     """Run broken protocols until an invariant catches each, and print which invariant killed which mutant.
 

@@ -108,7 +108,7 @@ def mutate(
         str, typer.Option(metavar="NAME", help="Function of the module that makes the input.")
     ] = DEFAULT_FEED,
     jobs: JobsOption = None,
-    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,
 ) -> None:
     """Make small random mistakes in the code of a pipeline, and list those that no promise or invariant notices.
 

@@ -43,7 +43,7 @@ def recheck_command(
     ],
     plans: Annotated[int, typer.Option(min=0, help="Number of runs under faults.")] = 20,
     seed: Annotated[int, typer.Option(help="Seed of the faults.")] = 0,
-    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,
 ) -> None:
     """Run today's code on the input of a recorded run, under faults, and compare with what was recorded.
 

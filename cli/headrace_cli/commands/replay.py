@@ -68,10 +68,10 @@ def replay(
     promise: PromiseOption = None,
     until: UntilOption = None,
     history: HistoryOption = None,
-    trust: Annotated[  # noqa: FBT002  typer's way
+    trust: Annotated[
         bool, typer.Option("--trust", help="Import the file's module even if it is not part of this project.")
     ] = False,
-    when: Annotated[  # noqa: FBT002  typer's way
+    when: Annotated[
         bool,
         typer.Option(
             "--when",
@@ -85,7 +85,7 @@ def replay(
     code_timeout: CodeTimeoutOption = CALL_S,
     env: EnvironmentOption = None,
     allow: AllowEffectOption = "",
-    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,
 ) -> None:
     """Run a saved failure again, byte for byte, and show what it violates and which events prove it.
 

@@ -45,7 +45,7 @@ def _unreadable(path: object, reason: object) -> WrongOptionError:
 
 @app.command("report", epilog=_EXAMPLES)
 def report(
-    quick: Annotated[  # noqa: FBT002  typer's way
+    quick: Annotated[
         bool, typer.Option("--quick", help="Use fewer seeds and sizes: minutes instead of half an hour.")
     ] = False,
     only: Annotated[
@@ -62,7 +62,7 @@ def report(
         ),
     ] = None,
     jobs: JobsOption = None,
-    update: Annotated[  # noqa: FBT002  typer's way
+    update: Annotated[
         bool,
         typer.Option(
             "--update", help="With --only: replace these experiments in the report and keep the others."
@@ -72,7 +72,7 @@ def report(
         Path,
         typer.Option(metavar="FILE.md", help=f"The report; its data and pictures go into {PLOTS} beside it."),
     ] = Path("REPORT.md"),
-    check: Annotated[  # noqa: FBT002  typer's way
+    check: Annotated[
         bool,
         typer.Option(
             "--check", help="Write nothing; list where the report differs from what the code computes."
@@ -81,8 +81,8 @@ def report(
     again: Annotated[
         int, typer.Option(min=0, help="With --check: number of runs of each experiment to repeat.")
     ] = 1,
-    force: ForceOption = False,  # noqa: FBT002  typer's way
-    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+    force: ForceOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run MillWheel's evaluation (Section 8) on the calibrated simulated cluster, and write the results beside the paper's.
 

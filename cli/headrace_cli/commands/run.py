@@ -109,7 +109,7 @@ class WritingOptions:
     force: ForceOption = False
 
 
-PipelineArgument = Annotated[
+RunArgument = Annotated[
     str,
     typer.Argument(
         metavar="zeitgeist|nexmark-qN|MODULE:PIPELINE",
@@ -144,7 +144,7 @@ ChartOption = Annotated[
 @app.command("run", epilog=_EXAMPLES)
 @with_options
 def run(
-    pipeline: PipelineArgument,
+    pipeline: RunArgument,
     reading: ReadingOptions,
     writing: WritingOptions,
     on: Annotated[HostName, typer.Option("--on", help="Host to run on.")] = HostName.SIM,
@@ -153,7 +153,7 @@ def run(
     judge: JudgeOption = None,
     until: UntilOption = None,
     chart: ChartOption = None,
-    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,
 ) -> None:
     """Run a pipeline on a host, write its output, and compare hosts record by record.
 

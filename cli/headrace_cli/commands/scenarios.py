@@ -46,9 +46,7 @@ _RUN_EXAMPLES = """[bold]Examples[/]
 
 
 @app.command("list", epilog=_LIST_EXAMPLES)
-def list_scenarios(
-    as_json: JsonOption = False,  # noqa: FBT002  typer's way
-) -> None:
+def list_scenarios(as_json: JsonOption = False) -> None:
     """List the scenarios."""
     rows = [(scenario.name, scenario.title, scenario.source) for scenario in SCENARIOS.values()]
     show(
@@ -75,7 +73,7 @@ def run_scenario(
             metavar="FILE", help="Draw the Dataflow paper's figure: FILE.svg, FILE.png or FILE.html."
         ),
     ] = None,
-    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,
 ) -> None:
     """Run a scenario, and print its story, its timeline and the verdicts of the invariants."""
     scenario = _find(name)

@@ -58,7 +58,7 @@ def state(
             help="Decode states with the codecs of this pipeline. Default: as JSON.",
         ),
     ] = None,
-    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,
 ) -> None:
     """Print what a job on Spark has stored as of its last committed micro-batch, also while it runs.
 

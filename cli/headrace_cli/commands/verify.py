@@ -198,9 +198,9 @@ def verify(
     ] = None,
     history: HistoryOption = None,
     failures: FailuresOption = None,
-    force: ForceOption = False,  # noqa: FBT002  typer's way
-    verbose: VerboseOption = False,  # noqa: FBT002  typer's way
-    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+    force: ForceOption = False,
+    verbose: VerboseOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a pipeline through many fault schedules in a simulated cluster, and judge each run.
 
