@@ -254,7 +254,7 @@ def _panels(
     for number, (axes, name) in enumerate(zip(panels, names, strict=True)):
         axes.set(title=fill(name, 40), **settings)
         _curves(axes, [row for row in measured.rows if row.figure == name], label)
-        if number in legends:
+        if number in legends and axes.lines:
             axes.legend(loc=legends[number])
 
 
