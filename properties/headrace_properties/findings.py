@@ -157,7 +157,7 @@ _CLASSES = list(FindingClass)
 
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings in the order in which they are told: violated ones first, causes before what they explain, each once."""
+    """Return findings in the order of a report: violated ones first, causes before what they explain, each once."""
 
     def precedence(finding: Finding) -> tuple[int, int]:
         return _CLASSES.index(finding.finding_class), finding.kind.rank

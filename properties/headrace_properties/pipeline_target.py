@@ -29,7 +29,7 @@ from headrace_sim.deliveries import UNSAID
 from headrace_sim.faults import Breach
 
 RUNS = 200
-"""Runs of a search in which a fault strikes, unless it is told otherwise."""
+"""Default number of runs of a search in which a fault strikes."""
 _NO_LIMIT = 1_000_000_000
 
 

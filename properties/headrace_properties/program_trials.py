@@ -145,7 +145,7 @@ class ProgramTrials:
         return next(iter(self.findings), None)
 
     def part_of(self, finding: Finding) -> SparkTrials | None:
-        """Return the trials of the query that a finding is of; None: it is of several."""
+        """Return the trials of the query that a finding is about; None: it is about several."""
         return next((part for part, found in self._of_parts() if found is finding), None)
 
     def replay(self, finding: Finding) -> bytes | None:

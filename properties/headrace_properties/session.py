@@ -44,7 +44,7 @@ class Trials(Protocol):
 
     @property
     def leading(self) -> Finding | None:
-        """The finding that a user is told first, or None."""
+        """The finding that is reported first, or None."""
 
     def replay(self, finding: Finding) -> bytes | None:
         """Write a finding for a file; ``None``: no single trial shows it again."""

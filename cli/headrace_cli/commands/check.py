@@ -142,7 +142,7 @@ class Checked:
 
     @property
     def open(self) -> dict[str, Unknown]:
-        """What came up in a History of records, and cannot be told from it: questions to its author."""
+        """Questions that a History of records leaves to its author."""
         if self.reader.header.tells is Tells.STEPS:
             return {}
         return {

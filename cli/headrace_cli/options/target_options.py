@@ -1,4 +1,4 @@
-"""What ``headrace verify`` is told of its target."""
+"""Options of ``headrace verify`` about its target."""
 
 from dataclasses import dataclass
 from typing import Annotated

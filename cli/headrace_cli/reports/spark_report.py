@@ -86,7 +86,7 @@ class SparkSearchReport:
         print_lines(console, f"\n{self._result.capitalize()}{by}, after {self.elapsed_s:.1f} s.")
 
     def _whose(self, part: "SparkTrials | None") -> str:
-        """Return which of several queries a finding is of."""
+        """Return the query that a finding is about, of several."""
         return f"{part.source.query}: " if part is not None and len(self.trials.parts) > 1 else ""
 
     @property
@@ -111,7 +111,7 @@ class SparkSearchReport:
         return document | {"findings": findings, "unknown": self.trials.why_open}
 
     def _query_of(self, finding: Finding) -> dict[str, str]:
-        """Return which query of a program a finding is of."""
+        """Return the query of a program that a finding is about."""
         part = self.trials.part_of(finding)
         return {"query": part.source.query} if part is not None and part.source.query else {}
 

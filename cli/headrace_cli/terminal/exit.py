@@ -64,7 +64,7 @@ class UnknownChoiceError(HeadraceError):
 
 
 class WrongOptionError(HeadraceError):
-    """Something on the command line is of no use: a value, or a file that it names. Fields: option, problem, remedy."""
+    """A value on the command line is invalid, or the file that it names. Fields: option, problem, remedy."""
 
     def __init__(self, option: str, problem: str, remedy: str) -> None:
         super().__init__(option, problem, remedy)

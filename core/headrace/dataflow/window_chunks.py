@@ -38,7 +38,7 @@ _Place = int | tuple[int, int]
 
 
 class Chunk(Rope):
-    """Windows of a row, each on a line; JSON has no line breaks. The lines are told apart when one of them is looked for.
+    """Windows of a row, each on a line; JSON has no line breaks. The lines are split when one of them is first looked up.
 
     Args:
         lines: the lines by place, or all of them as bytes.
@@ -59,7 +59,7 @@ class Chunk(Rope):
         return self._lines
 
     def with_lines(self, before: Iterable[_Place], after: Mapping[_Place, bytes]) -> "Chunk":
-        """Return the chunk with these lines in the stead of those in these places."""
+        """Return the chunk with the lines at the places ``before`` replaced by ``after``."""
         lines, size = self.lines.copy(), self._size
         for place in before:
             if place not in after:
@@ -484,7 +484,7 @@ class _Grid(NamedTuple):
         return Window(self.base + start, self.base + start + size)
 
     def touching(self, places: Iterable[_Place], window: Window) -> list[Window]:
-        """Return the windows in these places that overlap or touch this one."""
+        """Return the windows at these places that overlap or touch this one."""
         first, after, unit, windows = window.start - self.base, window.end - self.base, self.unit, []
         for place in places:
             start, size = place if isinstance(place, tuple) else (place * unit, unit)

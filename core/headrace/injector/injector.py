@@ -136,7 +136,7 @@ class Injector:
 
     @property
     def table(self) -> m.Table:
-        """The latest table that it was told."""
+        """The latest assignment table received."""
         return self._routing.table
 
     def handle(self, now: int, event: Event) -> list[Effect]:
@@ -283,7 +283,7 @@ class Injector:
         return limit_us is None or self._rules.may_inject(timestamp, self._slowest(), limit_us)
 
     def _slowest(self) -> int:
-        """The slowest computation's low watermark, as far as this process has been told (8.4)."""
+        """The slowest computation's low watermark, as last received (8.4)."""
         known = self._watermarks
         return min((known.get(name, MIN_TIME) for name in self._pipeline.computations), default=MAX_TIME)
 

@@ -65,7 +65,7 @@ class OldestWork:
         return tuple(sorted(found.items()))
 
     def check_invariants(self) -> None:
-        """Assert that what is told in buckets is what is pending."""
+        """Assert that the buckets hold exactly what is pending."""
         assert self.buckets(1) == tuple(sorted(self._counts.items()))
 
     def __len__(self) -> int:

@@ -2,7 +2,7 @@
 
 Rules of this file:
 
-* The scan reads under the new sequencer, so nothing older can be written any more; what it brings is all that there is.
+* The scan reads under the new sequencer, so nothing older can be written any more: it returns every row.
 * With it come the journaled watermarks: a new owner never knows less than its predecessors acted upon.
 * What is delivered meanwhile is kept, and taken when the scan has ended; what is too much is left to its senders' retries.
 * If scans are asynchronous, that ends with the first page: it brings the horizon, without which no remnant can be told from a

@@ -264,7 +264,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         return row.state, copy
 
     def _new_state(self, context: Context) -> Encoded | None:
-        """Encode what a run made of the state. ``None``: it is as it was, or the next run gets it as it is."""
+        """Encode the state after a run. ``None``: it is unchanged, or the next run gets it unencoded."""
         if not self.shares:
             after = context.new_state()
             self.state_copy = context.state_copy

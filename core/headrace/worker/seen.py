@@ -46,7 +46,7 @@ class ForgottenKeys:
     goes. Nothing may be left out because the filter seems to know it: the next filter, which errs about others, would not.
 
     Args:
-        capacity: keys that there is room for at first.
+        capacity: initial capacity, in keys.
         error: rate of false positives when it is full.
 
     Attributes:
@@ -87,7 +87,7 @@ class SeenFilter:
     """Which record ids an interval may have seen.
 
     Args:
-        capacity: ids that there is room for at first.
+        capacity: initial capacity, in ids.
         error: rate of false positives when it is full.
 
     Attributes:

@@ -172,7 +172,7 @@ class SoftState:
         self.wake_for_wall_timers(now)
 
     def remember(self, steps: Iterable[KeyStep]) -> None:
-        """Let the filter know what the rows know now: all at once, since it is asked and told for each record."""
+        """Add the ids of all rows to the filter at once, since each record queries and updates it."""
         prints: list[int] = []
         newest_origin = MIN_TIME
         for step in steps:

@@ -116,12 +116,12 @@ class Worker:
 
     @property
     def table(self) -> m.Table:
-        """The latest table that it was told."""
+        """The latest assignment table received."""
         return self._table
 
     @property
     def progress(self) -> Mapping[str, m.Progress]:
-        """The latest progress that it was told, by sender."""
+        """The latest progress received, by sender."""
         return self._progress
 
     @property

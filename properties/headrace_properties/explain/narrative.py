@@ -158,7 +158,7 @@ class _Narrator:
         )
 
     def _previous(self, numbers: set[int]) -> set[int]:
-        """Return the writes that rows of the story had before those that are told."""
+        """Return the writes of the story's rows that precede the described ones."""
         writes = (number for number in numbers if isinstance(self._history[number], h.Applied))
         return {number for number in map(self._steps.previous, writes) if number is not None}
 
@@ -384,7 +384,7 @@ class _Narrator:
         return f"{text} It sends write {event.version}{f', which produces {made}' if made else ''}."
 
     def _sharing(self, number: int) -> list[h.Executed]:
-        """Return the records' steps of the story whose write is that of a step, in order; a timer's step is told by itself."""
+        """Return the story's record steps that share a step's write, in order; a timer's step is described by itself."""
         event = self._history[number]
         assert isinstance(event, h.Executed)
         if event.timer is not None:
@@ -509,7 +509,7 @@ _ENDS = {
 _LONG_US = 50_000
 _MANY = 3
 _FEW_RECORDS = 8
-"""Each of so few records is told, however much there is to tell."""
+"""Up to so many records are each described, however long the story."""
 
 
 def _keys(computation: str, interval: object) -> str:

@@ -59,7 +59,7 @@ def rule_words(name: str) -> str:
 
 
 _REPEATED = (h.Resent, h.Delivered, h.DuplicateDropped, h.UserCodeFailed, h.AckSent, h.Acked, h.IdsCollected)
-"""Events that may repeat for one thing; only the first and the last are told."""
+"""Events that may repeat for one thing; only the first and the last are listed."""
 
 
 class _Inquiry:

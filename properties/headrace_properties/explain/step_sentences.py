@@ -80,7 +80,7 @@ class StepSentences:
         )
 
     def changed(self, number: int, event: h.Applied, run: Sequence[h.Executed] = ()) -> str:
-        """Say what a write changed. ``run``: the steps that it carries, if they are told in the same breath."""
+        """Say what a write changed. ``run``: the steps that it carries, if they are described in the same sentence."""
         delta = event.delta
         parts = [f"sets timer {timer.tag!r} for {seconds(timer.timestamp)}" for timer in delta.set_timers]
         fired = [f"removes the fired timer {timer.tag!r}" for timer in delta.fired]
@@ -114,7 +114,7 @@ class StepSentences:
         return self._writes[number].previous
 
     def place(self, number: int, told: Collection[int]) -> str:
-        """Say which of its row's writes a write is, unless the one before it is told, too, or there is none."""
+        """Say which of its row's writes a write is, unless the one before it is described, too, or there is none."""
         write = self._writes[number]
         return (
             ""

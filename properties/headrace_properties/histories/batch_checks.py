@@ -28,10 +28,10 @@ _REGULAR = 10
 """Choice: what goes on for so many micro-batches with rows goes on."""
 
 _TOLD = 5
-"""Choice: so many findings of one check are told."""
+"""Choice: maximum number of reported findings of one check."""
 
 _AHEAD_US = 3_600 * 1_000_000
-"""Choice: an event time so far ahead of the clock is of no clock."""
+"""Choice: an event time so far ahead of the clock is no time."""
 
 _STOPS = ("InterruptedException", "was cancelled", "SparkContext was shut down", "has been shutdown")
 """Exceptions with which somebody stops a query."""
@@ -104,7 +104,7 @@ def _expired(query: QueryLog) -> Findings:
 
 
 def _span(read: SourceRead) -> int:
-    """Return how many offsets of Kafka, or rows of the rate source, a micro-batch spans; 0: it cannot be told."""
+    """Return how many offsets of Kafka, or rows of the rate source, a micro-batch spans; 0: unknown."""
     start, end = partitions(read.start_offset), partitions(read.end_offset)
     if start and start.keys() == end.keys():
         return sum(end.values()) - sum(start.values())
@@ -391,7 +391,7 @@ def _cause(exception: str) -> str:
 
 
 def evaluated_once(query: QueryLog) -> Findings:
-    """H16: a micro-batch reads its rows once. A plan may read a stream twice on purpose: this is told, and asks nothing."""
+    """H16: a micro-batch reads its rows once. A plan may read a stream twice on purpose: this is a note, not a question."""
     spans = [(batch, read, span) for batch in query.filled for read in batch.reads if (span := _span(read))]
     if spans and all(
         read.num_input_rows >= 2 * span and not read.num_input_rows % span for _, read, span in spans

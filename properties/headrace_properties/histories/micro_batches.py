@@ -236,7 +236,7 @@ def _events(log: Path, given: Path) -> Iterator[tuple[str, str, dict[str, Any]]]
 
 
 def _kind(item: dict[str, Any]) -> str:
-    """Return what a JSON object tells of a streaming query; ``""``: nothing."""
+    """Return what a JSON object reports of a streaming query; ``""``: nothing."""
     fields = item.get("progress", item)
     if isinstance(fields, dict) and {"batchId", "runId", "id"} <= fields.keys():
         return "Progress"

@@ -46,7 +46,7 @@ class PromiseCondition:
         return f"line {self.node.lineno}, {ast.unparse(self.node):.80}"
 
     def is_tested(self, spans: Iterable[Span]) -> bool:
-        """Return whether it was tested by code that ran in these places."""
+        """Return whether code that ran at these places tested it."""
         mine = [span for span in spans if span[0] == self.file]
         if self.whole_lines:
             return any(span[1] <= self.node.lineno <= span[3] for span in mine)
@@ -66,7 +66,7 @@ def claims_of(promise: Promise) -> tuple[PromiseCondition, ...]:
 
 
 class _UnclearError(Exception):
-    """It cannot be told what a function claims."""
+    """The claim of a function is unknown."""
 
 
 class _Reader:

@@ -181,7 +181,7 @@ _EVENTS: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 def _misreported(history: History) -> str:
-    """Say which scan tells of other rows than there are, and which owner gives another reason for the end of its tenure."""
+    """Say which scan returned other rows than the store's, and which owner gives another reason for the end of its tenure."""
     written: dict[str, set[str]] = {}
     since: dict[int, set[str]] = {}
     given = {activation.first_event: activation.input for activation in history.activations}

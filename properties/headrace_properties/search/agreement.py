@@ -1,4 +1,4 @@
-"""What processes believe at the end of a run, against the store: who holds what, who is told what, and what rows have.
+"""What processes believe at the end of a run, against the store: who holds what, who knows what, and what rows have.
 
 And what they remember of what is over: ids, keys and failures (MillWheel 6.1.1, 6.2).
 

@@ -39,7 +39,7 @@ from headrace_sim.faults import Breach
 from headrace_sim.steps import role_of
 
 FEEDS = 12
-"""Inputs of a search, unless it is told otherwise. Choice: each gets many runs."""
+"""Default number of inputs of a search. Choice: each gets many runs."""
 
 ROUND = 32
 """Plans in a round. Choice: enough to keep several processes busy, and few enough to aim each round well."""

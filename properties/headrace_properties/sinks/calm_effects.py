@@ -82,7 +82,7 @@ def assumed(effects: list[Effect]) -> tuple[str, ...]:
 
 
 def nothing_left(by_batch: list[list[Effect]]) -> str:
-    """Say that there is nothing whose rows could be compared, and what was done."""
+    """Say that no rows can be compared, and what was done."""
     effects = [effect for effects in by_batch for effect in effects]
     done = next((effect for effect in effects if effect.action != BEGIN), effects[0])
     return (

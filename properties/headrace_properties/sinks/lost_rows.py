@@ -1,4 +1,4 @@
-"""What is told of rows that the undisturbed run loses: a finding, a question that only the author can answer, or a note."""
+"""How rows that the undisturbed run loses are reported: a finding, a question that only the author can answer, or a note."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -69,7 +69,7 @@ class _Left:
 
 
 def by_calendar(target: SparkTarget) -> Iterator[Finding | str]:
-    """Yield how the job fails on a day that will come, and what is to be told of such days."""
+    """Yield how the job fails on a future date, and notes on such dates."""
     job = target.job
     zone = job.state.settings.values.get(ZONE, "") if job.state else ""
     clock = zone_of(zone or "UTC")

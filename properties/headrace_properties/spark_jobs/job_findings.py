@@ -1,4 +1,4 @@
-"""How what is found in a Spark job and its sink is told."""
+"""Findings of a Spark job and its sink, as reported."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -48,7 +48,7 @@ def by_machine_zone(target: SparkTarget) -> Finding | None:
     job = target.job
     session = job.state.settings.values.get(ZONE, "") if job.state else ""
     if job.sink.function is not None and not session:
-        return None  # what it writes of naive datetimes is in the one zone that there is
+        return None  # what it writes of naive datetimes is in the only zone
     with guarded(), call_time_limited(target.limits), suppress(HeadraceError):
         left = partial(_given_out, job) if job.sink.function is None else _sink(target)
         usual = left(target.feed)

@@ -30,7 +30,7 @@ _HASTY = CodeLimits(call_s=1.0)
 
 
 def told_of_odd_records(job: SparkJob, feed: Feed, calm: Outcome, *, spoiled: bool) -> Iterator[str]:
-    """Yield what is told of a query.
+    """Yield the findings and notes of a query.
 
     Args:
         job: It, without the function of its sink, which the trials of that run.

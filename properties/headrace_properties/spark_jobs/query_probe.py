@@ -272,7 +272,7 @@ class QueryProbe:
         return Counter(str(row) for row in outcome.rows().elements()), kept
 
     def _swallowed(self, trial: QueryTrial) -> Finding | None:
-        """Find an error of a state call that is caught, unless the run's output or state tells of it."""
+        """Find an error of a state call that is caught, unless the run's output or state shows it."""
         run = partial(self.run, trial)
         outcome, raised = heard_run(run)
         if outcome.failure is not None or not raised:

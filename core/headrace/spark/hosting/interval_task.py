@@ -285,7 +285,7 @@ class _IntervalTask:
             machines.tell(m.Deliver(production, _ELSEWHERE))
 
     def _progress(self, low: int, horizon: int, reached: dict[str, int]) -> dict[str, m.Progress]:
-        """Return what the worker is told of each sender."""
+        """Return the progress of each sender, for the worker."""
         percent, progress = self._spec.watermark_percentile, m.Progress(low, horizon)
         return {
             sender: m.Progress(low, horizon, ((percent, reached[sender]),)) if sender in reached else progress

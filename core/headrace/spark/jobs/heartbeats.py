@@ -188,7 +188,7 @@ class Heartbeats:
 
 
 def shaped_like(rows: DataFrame, frame: DataFrame, told: Mapping[str, Column]) -> DataFrame:
-    """Return a frame with the columns of other rows: those that are told; the others are null."""
+    """Return a frame with the columns of other rows: those that are given; the others are null."""
     columns = [
         told.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in rows.schema
     ]

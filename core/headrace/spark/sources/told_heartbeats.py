@@ -38,7 +38,7 @@ def _reader(options: Mapping[str, str]) -> "HeartbeatReader":
 
 
 class HeartbeatReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what the driver tells. An offset has the low watermark as last told."""
+    """Reads the driver's heartbeats. An offset has the latest low watermark."""
 
     def __init__(self, injector: str, path: Path) -> None:
         self._injector = injector
@@ -54,7 +54,7 @@ class HeartbeatReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"low": MIN_TIME}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802  Spark's names
-        """Return the latest low watermark that was told."""
+        """Return the latest low watermark received."""
         if self._is_stopped:
             return start
         try:

@@ -47,7 +47,7 @@ class OwnWorkOnly(Rules):
 
 
 class MinimumAtAuthority(WatermarkAuthority):
-    """Takes the minimum over a computation's inputs itself, from what it has been told by each."""
+    """Takes the minimum over a computation's inputs itself, from the last value of each."""
 
     probe: ClassVar[Probe]
 

@@ -1,4 +1,4 @@
-"""Workloads that know by themselves what a run must have told their user code, and how it must have followed the load."""
+"""Workloads that compute what their user code must have been called with, and how ownership must have followed the load."""
 
 from itertools import groupby
 from typing import Any
@@ -13,7 +13,7 @@ from headrace_properties.proof.workloads.workload_computations import WINDOW_US,
 
 
 class Testifier(Computation):
-    """Testifies to all that it is told."""
+    """Records everything that it is called with."""
 
     def process_record(self, context: Context, record: Record) -> None:
         """Tell of a record, and set a timer of each kind."""
@@ -44,7 +44,7 @@ def witnesses() -> Workload:
 
 
 def _misled(history: History) -> str:
-    """Say what user code was told that is not so; a machine's clock is right to a second, unless somebody sets it."""
+    """Say which values passed to user code were wrong; a machine's clock is right to a second, unless somebody sets it."""
     is_set = any(isinstance(event, FaultStruck) for event in history)
     for event in history:
         if not isinstance(event, Executed) or not event.productions:

@@ -1,4 +1,4 @@
-"""Rows that a job can do something with: drawn for what its plan tells of its input."""
+"""Draw rows that exercise a job, from what its plan says about its input."""
 
 import random
 import re

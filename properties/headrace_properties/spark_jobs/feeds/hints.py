@@ -1,4 +1,4 @@
-"""What a query's plan tells of its input: how its values are written, and with what they are compared."""
+"""What a query's plan says about its input: how values are written, and what they are compared with."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -59,7 +59,7 @@ class ColumnScope:
 
 @dataclass(slots=True)
 class Hints:
-    """What a plan tells of its sources."""
+    """What a plan says about its sources."""
 
     rows: dict[str, InputSlot] = field(default_factory=dict)  # the row of each source
     slots: dict[str, InputSlot] = field(default_factory=dict)  # all slots, by name

@@ -35,7 +35,7 @@ class SinkPlans:
 
 
 def read_hints(plan: bytes, sources: Iterable[StreamSource], sink: SinkPlans | None = None) -> Hints:
-    """Return what the plan of a query tells of its sources.
+    """Return what the plan of a query says about its sources.
 
     ``plan``: a serialized ``Relation`` of Spark Connect. ``sources``: what its streams are read from, in the order in which
     they stand in it. ``sink``: what its sink does with its output.
