@@ -12,7 +12,7 @@ from headrace.history import History
 from headrace.store.mediator import MASTER_ROLE, Mediator
 from headrace.wire import messages as m
 from headrace.wire.effects import Effect, Event, Halt, Send, Start, Wake
-from headrace.wire.keys import split_all_keys
+from headrace.wire.keys import KeyInterval, split_all_keys
 from headrace.wire.messages import STORE, MintChange, Progress, Table
 from headrace.wire.rows import Production, RowDelta, RowImage
 from headrace.worker.interval import OwnedInterval
@@ -23,6 +23,9 @@ FEED = "feed/0"
 """The injector's process: who sends the clicks."""
 
 WORKER = "worker-0"
+LEFT, RIGHT = KeyInterval("", "m"), KeyInterval("m")
+FIRST = "counter@1.1#0"
+"""The id of the first production of the first write."""
 
 QUIET = EngineOptions(
     commit_batch=1,

@@ -31,8 +31,8 @@ from headrace.wire.messages import (
     SplitInterval,
     Table,
 )
+from tests.core.driver import LEFT, RIGHT
 
-LEFT, RIGHT = KeyInterval("", "m"), KeyInterval("m")
 OPTIONS = EngineOptions(
     split_load=100, split_cpu_us=50_000, merge_load=10, overload=1.5, memory_limit_bytes=1_000
 )

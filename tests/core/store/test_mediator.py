@@ -5,7 +5,6 @@ from collections.abc import Iterable
 import pytest
 
 from headrace import MAX_TIME, KeyInterval
-from headrace.api.options import EngineOptions
 from headrace.api.records import Clock
 from headrace.api.time import MIN_TIME
 from headrace.history import (
@@ -16,38 +15,12 @@ from headrace.history import (
 )
 from headrace.store.mediator import Mediator
 from headrace.wire import messages as m
-from headrace.wire.keys import ALL_KEYS
-from headrace.wire.messages import STORE, MintChange, Progress
+from headrace.wire.messages import STORE, Progress
 from headrace.wire.rows import Production, RowDelta, RowImage, StoredTimer, Version
-from tests.core.driver import QUIET, Shop
+from tests.core.driver import LEFT, QUIET, RIGHT, Shop
+from tests.core.store.mediator_rig import change, delta, shop, write
 
-LEFT, RIGHT = KeyInterval("", "m"), KeyInterval("m")
 FIRST = Version(1, 1)
-
-
-def change(
-    interval: KeyInterval = ALL_KEYS, owner: str = "worker-0", computation: str = "counter"
-) -> MintChange:
-    return MintChange(computation, interval, owner, 1)
-
-
-def shop(*intervals: KeyInterval, page_rows: int = 1_000) -> Shop:
-    """A store in which "counter" has these intervals, with sequencers 1, 2 ..."""
-    made = Shop(options=EngineOptions(scan_page_rows=page_rows))
-    made.mint(*map(change, intervals or (ALL_KEYS,)))
-    return made
-
-
-def delta(
-    key: str = "dog", number: int = 1, state: bytes = b"1", seen: Iterable[tuple[str, int]] = ()
-) -> RowDelta:
-    return RowDelta(key, number, state=state, seen=tuple(seen))
-
-
-def write(
-    *deltas: RowDelta, sequencer: int = 1, request: int = 7, delivered: tuple[tuple[str, str, str], ...] = ()
-) -> m.Write:
-    return m.Write(request, "counter", sequencer, deltas, delivered)
 
 
 def image(

@@ -1,11 +1,8 @@
 """The mediator of the store (MillWheel 6.2, 7.1): sequencers, the assignment table, fenced journals."""
 
-from collections.abc import Iterable
-
 import pytest
 
 from headrace import KeyInterval
-from headrace.api.options import EngineOptions
 from headrace.history import (
     ComputationRemoved,
     IntervalMinted,
@@ -15,35 +12,11 @@ from headrace.history import (
 from headrace.store.mediator import MASTER_ROLE
 from headrace.wire import messages as m
 from headrace.wire.keys import ALL_KEYS
-from headrace.wire.messages import MintChange, Progress
-from headrace.wire.rows import RowDelta
-from tests.core.driver import Shop
+from headrace.wire.messages import Progress
+from tests.core.driver import LEFT, RIGHT, Shop
+from tests.core.store.mediator_rig import change, delta, shop, write
 
-LEFT, RIGHT = KeyInterval("", "m"), KeyInterval("m")
 AUTHORITY = "authority-0"
-
-
-def change(
-    interval: KeyInterval = ALL_KEYS, owner: str = "worker-0", computation: str = "counter"
-) -> MintChange:
-    return MintChange(computation, interval, owner, 1)
-
-
-def shop(*intervals: KeyInterval, page_rows: int = 1_000) -> Shop:
-    """A store in which "counter" has these intervals, with sequencers 1, 2 ..."""
-    made = Shop(options=EngineOptions(scan_page_rows=page_rows))
-    made.mint(*map(change, intervals or (ALL_KEYS,)))
-    return made
-
-
-def delta(
-    key: str = "dog", number: int = 1, state: bytes = b"1", seen: Iterable[tuple[str, int]] = ()
-) -> RowDelta:
-    return RowDelta(key, number, state=state, seen=tuple(seen))
-
-
-def write(*deltas: RowDelta, sequencer: int = 1, request: int = 7) -> m.Write:
-    return m.Write(request, "counter", sequencer, deltas)
 
 
 def owners(at: Shop) -> list[tuple[str, int, str]]:

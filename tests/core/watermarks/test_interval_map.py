@@ -17,8 +17,7 @@ from headrace.watermarks.interval_map import (
     process_of_interval,
 )
 from headrace.wire.keys import ALL_KEYS, KeyInterval
-
-LEFT, RIGHT = KeyInterval("", "m"), KeyInterval("m")
+from tests.core.driver import LEFT, RIGHT
 
 
 def halves(left: int = 10, right: int = 20) -> IntervalMap:

@@ -13,6 +13,7 @@ from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import STORE, MintChange
 from headrace.worker.states import AssignmentState
 from tests.core.driver import (
+    FIRST,
     QUIET,
     Rig,
     Scripted,
@@ -26,7 +27,6 @@ from tests.core.driver import (
     watermark,
 )
 
-FIRST = "counter@1.1#0"
 HEIR = "worker-1"
 
 

@@ -14,6 +14,7 @@ from headrace.wire.messages import MintChange
 from headrace.wire.rows import RowImage, Version
 from headrace.worker.worker import HANDLERS, Worker
 from tests.core.driver import (
+    FIRST,
     QUIET,
     WORKER,
     Rig,
@@ -35,8 +36,6 @@ from tests.core.inputs import EXAMPLES
 NO_CACHE = replace(QUIET, cache_bytes=0)
 FORGETFUL = replace(NO_CACHE, collect_period_us=100, heartbeat_period_us=100, sweep_period_us=50)
 """Keys that are idle are forgotten with each heartbeat."""
-FIRST = "counter@1.1#0"
-"""The id of the first production of the first write."""
 
 
 # A delivery's life (6.1.1)

@@ -12,6 +12,7 @@ from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import STORE
 from headrace.wire.rows import Version
 from tests.core.driver import (
+    FIRST,
     QUIET,
     WORKER,
     Rig,
@@ -26,8 +27,6 @@ from tests.core.driver import (
 )
 
 NO_CACHE = replace(QUIET, cache_bytes=0)
-FIRST = "counter@1.1#0"
-"""The id of the first production of the first write."""
 
 
 # Duplicates (6.1.1)

@@ -6,10 +6,21 @@ from headrace import Productions
 from headrace.wire.effects import Wake
 from headrace.wire.messages import Write
 from headrace.wire.rows import RowDelta
-from tests.core.driver import QUIET, Rig, ack, click, counted, counter, outside_acks, result, sent, wrote
+from tests.core.driver import (
+    FIRST,
+    QUIET,
+    Rig,
+    ack,
+    click,
+    counted,
+    counter,
+    outside_acks,
+    result,
+    sent,
+    wrote,
+)
 
 LINGER = replace(QUIET, commit_batch=3, commit_linger_us=1_000, sweep_period_us=10**9, delete_delay_us=10**9)
-FIRST = "counter@1.1#0"
 
 
 def test_the_first_write_after_a_quiet_period_goes_at_once() -> None:

@@ -4,14 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from headrace import KeyInterval
 from headrace.history import Applied, DropCause, IntervalDropped
 from headrace.wire import messages as m
 from headrace.wire.effects import Send, Wake
 from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import STORE, MintChange
 from tests.core.driver import (
+    FIRST,
+    LEFT,
     QUIET,
+    RIGHT,
     WORKER,
     Rig,
     Shop,
@@ -24,10 +26,7 @@ from tests.core.driver import (
     watermark,
 )
 
-LEFT, RIGHT = KeyInterval("", "m"), KeyInterval("m")
 NO_CACHE = replace(QUIET, cache_bytes=0)
-FIRST = "counter@1.1#0"
-"""The id of the first production of the first write."""
 
 
 # The store does not answer

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from headrace import MAX_TIME, KeyInterval, Pipeline
+from headrace import MAX_TIME, Pipeline
 from headrace.history import DropCause, IntervalDropped
 from headrace.wire import messages as m
 from headrace.wire.effects import Send, Wake
@@ -10,7 +10,10 @@ from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import STORE, MintChange, Table
 from tests.core.driver import (
     FEED,
+    FIRST,
+    LEFT,
     QUIET,
+    RIGHT,
     WORKER,
     Rig,
     Scripted,
@@ -24,11 +27,6 @@ from tests.core.driver import (
     sent,
     watermark,
 )
-
-LEFT, RIGHT = KeyInterval("", "m"), KeyInterval("m")
-FIRST = "counter@1.1#0"
-"""The id of the first production of the first write."""
-
 
 # Deliveries that are not for it
 

@@ -9,7 +9,7 @@ import pytest
 from headrace import Context, EngineOptions, Productions, Record, Timer
 from headrace.wire import messages as m
 from headrace.wire.effects import Effect, Send, Wake
-from tests.core.driver import QUIET, Rig, Scripted, click, counter, outside_acks, watermark
+from tests.core.driver import FIRST, QUIET, Rig, Scripted, click, counter, outside_acks, watermark
 
 FAR_US = 10**12
 SWEEP_US = 50
@@ -22,7 +22,6 @@ NOTHING_DUE = replace(
 )
 BEGUN_US = 10_000
 """When something begins to be outstanding."""
-FIRST = "counter@1.1#0"
 
 
 class FailsOnce(Scripted):
