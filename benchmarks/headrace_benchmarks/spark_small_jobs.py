@@ -12,7 +12,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.outcomes import check_job
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode, TransformWithState, WatermarkStep
+from headrace_sim.spark.spark_job import OutputMode, SparkJob, TimeMode, TransformWithState, WatermarkStep
 
 INPUT = parse_schema("word STRING, at TIMESTAMP, n INT")
 OUTPUT = parse_schema("word STRING, n LONG")

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from headrace_properties.program_trials import ProgramTrials
     from headrace_properties.spark_jobs.laboratory import Laboratory
     from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
-    from headrace_sim.spark.job import SparkJob
+    from headrace_sim.spark.spark_job import SparkJob
 
 _ALL = "all"
 _PROMISES = "promises"

@@ -146,7 +146,7 @@ def is_spark_job(name: str) -> bool:
     speaks_of_spark = _speaks_of_spark(module_name)
     with _without_java() if speaks_of_spark else nullcontext():
         found = getattr(_import(name, module_name), attribute, None)
-    jobs = sys.modules.get("headrace_sim.spark.job")  # not loaded: then it is no SparkJob
+    jobs = sys.modules.get("headrace_sim.spark.spark_job")  # not loaded: then it is no SparkJob
     if jobs is not None and isinstance(found, jobs.SparkJob):
         return True
     if not inspect.isfunction(found):

@@ -13,7 +13,8 @@ from headrace_properties.spark_jobs.job_findings import (
     lost_timer_told,
 )
 from headrace_properties.spark_jobs.watching import Noted, place_of
-from headrace_sim.spark.job import (
+from headrace_sim.spark.query.streaming_query import Outcome
+from headrace_sim.spark.spark_job import (
     Aggregate,
     Deduplicate,
     Limit,
@@ -24,7 +25,6 @@ from headrace_sim.spark.job import (
     TransformWithState,
     watermarks_of,
 )
-from headrace_sim.spark.query.streaming_query import Outcome
 
 Look = Callable[[SparkJob, Outcome, Noted], Finding | None]
 

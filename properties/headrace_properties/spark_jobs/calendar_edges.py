@@ -27,10 +27,10 @@ from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_sim.deliveries import at_instant
 from headrace_sim.spark.columns.in_force import ZONE
 from headrace_sim.spark.columns.zones import at_time, zone_of
-from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sinks.sink_runs import SinkFailsError
+from headrace_sim.spark.spark_job import SparkJob
 
 _HOURS = [datetime(2030, 1, 1, tzinfo=UTC) + timedelta(hours=hour) for hour in range(366 * 24)]
 _HOUR, _HALF, _WEEK = timedelta(hours=1), timedelta(minutes=30), timedelta(days=7)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.worker_modules import SAME_WORKER
-from headrace_sim.spark.job import ApplyWithState, Deduplicate, Limit, MapInPandas, SparkJob, TimeMode
 from headrace_sim.spark.query.schedules import FaultKind, Schedule, ScheduledFault
+from headrace_sim.spark.spark_job import ApplyWithState, Deduplicate, Limit, MapInPandas, SparkJob, TimeMode
 
 _OTHER_START_MS = 1_900_000_000_000
 _WITHOUT_DATA = 2

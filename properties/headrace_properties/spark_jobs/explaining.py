@@ -22,13 +22,13 @@ from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.spark_jobs.upgrades import Upgrade, from_batch
 from headrace_properties.spark_jobs.watching import HandlerCall, journal
 from headrace_sim.deliveries import Batches
-from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.query.streaming_query import ATTEMPT, REPLACED, Checkpoint, Event, Outcome
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.sink_effects import Effect
 from headrace_sim.spark.sinks.trial_contents import Contents
+from headrace_sim.spark.spark_job import SparkJob
 
 MOST_LINES = 60
 """Choice: the number of lines shown of a run."""

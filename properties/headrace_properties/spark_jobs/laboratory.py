@@ -12,7 +12,6 @@ from headrace_properties.spark_jobs.hosted_outcomes import TrialReader
 from headrace_sim.spark.client.query_lives import QueryLife
 from headrace_sim.spark.client.script_time import ScriptTime
 from headrace_sim.spark.client.scripts import Script, ScriptRun
-from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.called import Called
 from headrace_sim.spark.laboratory.jars import settings_for_jars
 from headrace_sim.spark.laboratory.jvm import SparkJvm, shared
@@ -20,6 +19,7 @@ from headrace_sim.spark.laboratory.kept_files import BY_CLOCK, digests_of_query,
 from headrace_sim.spark.laboratory.laboratory_program import LaboratoryProgram
 from headrace_sim.spark.laboratory.real_drivers import RealDrivers, looked
 from headrace_sim.spark.sinks.processes import LetThrough, Sink
+from headrace_sim.spark.spark_job import SparkJob
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,10 @@ from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_sim.spark.columns.in_force import ZONE
 from headrace_sim.spark.columns.zones import machine_in, of_machine
-from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.sinks.sink_runs import Trial
 from headrace_sim.spark.sinks.trial_contents import expected
+from headrace_sim.spark.spark_job import SparkJob
 
 _ZONES = {"Etc/GMT-14": "14 hours ahead of UTC", "Etc/GMT+11": "11 hours behind UTC"}
 """Each instant has another date in one of them than in UTC."""

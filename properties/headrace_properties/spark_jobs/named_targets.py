@@ -23,17 +23,17 @@ from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.columns.ddl import Schema, parse_schema
 from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.declares import Declares
-from headrace_sim.spark.job import (
+from headrace_sim.spark.laboratory.called import Called
+from headrace_sim.spark.laboratory.hosted import query_of_pipeline, rows_of_batches
+from headrace_sim.spark.refusals import CannotFollowError, definition_of, place_of_error, shown_place
+from headrace_sim.spark.sinks.foreach_writers import function_of_writer
+from headrace_sim.spark.spark_job import (
     SparkJob,
     SparkJobError,
     SparkSink,
     StreamJoin,
     Union,
 )
-from headrace_sim.spark.laboratory.called import Called
-from headrace_sim.spark.laboratory.hosted import query_of_pipeline, rows_of_batches
-from headrace_sim.spark.refusals import CannotFollowError, definition_of, place_of_error, shown_place
-from headrace_sim.spark.sinks.foreach_writers import function_of_writer
 
 FEED = "feed"
 PREPARE = "prepare"

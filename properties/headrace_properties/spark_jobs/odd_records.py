@@ -20,10 +20,10 @@ from headrace_sim.deliveries import (
     with_first,
     without_stream,
 )
-from headrace_sim.spark.job import SparkJob, StreamJoin, Union, watermarks_of
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.query.streaming_query import Outcome
 from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.spark_job import SparkJob, StreamJoin, Union, watermarks_of
 
 _HASTY = CodeLimits(call_s=1.0)
 """Choice: the limits of a call on an odd record, which may have it count up to the far future."""

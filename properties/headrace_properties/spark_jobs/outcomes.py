@@ -30,10 +30,10 @@ from headrace_properties.spark_jobs.swallowed import RaisedCall, heard_run
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_sim.deliveries import FeedSource
 from headrace_sim.spark.declares import Declares
-from headrace_sim.spark.job import OutputMode, SparkJob, SparkSink
 from headrace_sim.spark.query.schedules import Feed, Schedule, draw_schedule
 from headrace_sim.spark.query.streaming_query import Outcome
 from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.spark_job import OutputMode, SparkJob, SparkSink
 
 LONG_AFTER_S = 400 * 86_400
 """Choice: when a row comes again of which nobody has said how late it may, in seconds."""

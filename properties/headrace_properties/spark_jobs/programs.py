@@ -20,9 +20,9 @@ from headrace_properties.spark_jobs.together import judged_together, labels_of, 
 from headrace_properties.target import SOURCE, TargetError
 from headrace_sim.spark.client.scripts import Script, ScriptRun, run_script
 from headrace_sim.spark.declares import Declares
-from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.refusals import place_of_error, shown_place
 from headrace_sim.spark.sinks.database_servers import databases_kept
+from headrace_sim.spark.spark_job import SparkJob
 
 
 @dataclass(frozen=True, slots=True)

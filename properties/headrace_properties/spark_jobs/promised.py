@@ -20,8 +20,8 @@ from headrace_properties.promises.promise_judge import check_are_promises
 from headrace_properties.promises.reach import Reach
 from headrace_properties.spark_jobs.written_tables import written_tables
 from headrace_sim.spark.columns.values import InputRows
-from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.streaming_query import OffsetLogEntry, Outcome
+from headrace_sim.spark.spark_job import SparkJob
 
 _ASKED = frozenset({PromiseKind.ALWAYS, PromiseKind.NEVER, PromiseKind.SOMETIMES, PromiseKind.AT_END})
 

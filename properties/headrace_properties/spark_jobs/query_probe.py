@@ -45,9 +45,9 @@ from headrace_properties.spark_jobs.watching import (
     watched_run,
 )
 from headrace_sim.deliveries import RowDelivery, are_split, key_twins
-from headrace_sim.spark.job import SparkJob, TimeMode, TransformWithState
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.query.streaming_query import Outcome
+from headrace_sim.spark.spark_job import SparkJob, TimeMode, TransformWithState
 
 
 @dataclass

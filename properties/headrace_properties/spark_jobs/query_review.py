@@ -15,9 +15,9 @@ from headrace_properties.spark_jobs.job_findings import place_at
 from headrace_sim.spark.client.settings import STATE_STORE
 from headrace_sim.spark.columns.in_force import ZONE, unheeded
 from headrace_sim.spark.columns.zones import zone_of
-from headrace_sim.spark.job import SparkJob, StreamSource, TransformWithState
 from headrace_sim.spark.plan.drawn_columns import drawn_columns, windows_of_days
 from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, StreamingSink, streaming_sink, written_again
+from headrace_sim.spark.spark_job import SparkJob, StreamSource, TransformWithState
 from headrace_sim.spark.tables.connectors import Repeated
 
 _SPARK = "https://spark.apache.org/docs/latest/streaming"

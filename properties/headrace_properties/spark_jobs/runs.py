@@ -26,10 +26,10 @@ from headrace_properties.user_code.tracing import Trace, tracing
 from headrace_sim.spark.columns.drawn_values import START
 from headrace_sim.spark.columns.expressions import columns_at
 from headrace_sim.spark.columns.zones import machines_clock
-from headrace_sim.spark.job import ApplyWithState, SparkJob, Step, TransformWithState
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.query.streaming_query import Checkpoint, Event, OffsetLogEntry, Outcome, run_job
 from headrace_sim.spark.refusals import place_of_error
+from headrace_sim.spark.spark_job import ApplyWithState, SparkJob, Step, TransformWithState
 
 
 def watched_calmly(job: SparkJob, feed: Feed) -> tuple[Outcome, Noted]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from headrace_properties.spark_jobs.job_findings import difference_told
 from headrace_properties.user_code.comparison import DIGITS
-from headrace_sim.spark.job import Aggregate, Columns, OutputMode, SparkJob
 from headrace_sim.spark.query.streaming_query import Outcome, hashable
+from headrace_sim.spark.spark_job import Aggregate, Columns, OutputMode, SparkJob
 
 
 class Updates(Enum):

@@ -11,7 +11,6 @@ from headrace_properties.spark_jobs.job_findings import place_at
 from headrace_properties.spark_jobs.promised import JobAsker, JobMoment, SinkEffect, UnseenRows, asked_of_runs
 from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_sim.spark.columns.values import InputRows
-from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.schedules import Feed
 from headrace_sim.spark.query.streaming_query import Outcome
 from headrace_sim.spark.refusals import shown_place
@@ -20,6 +19,7 @@ from headrace_sim.spark.sinks.requests_over_http import HttpRequest
 from headrace_sim.spark.sinks.sink_effects import Effect
 from headrace_sim.spark.sinks.sink_runs import Sight, Watcher
 from headrace_sim.spark.sinks.table_rows import rows_of_table
+from headrace_sim.spark.spark_job import SparkJob
 
 _DEAD = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART}
 """Where a driver has just died of these, what it leaves is what others have seen of an undisturbed run, too."""

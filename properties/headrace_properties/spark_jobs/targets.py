@@ -49,7 +49,16 @@ from headrace_sim.spark.columns.ddl import Schema
 from headrace_sim.spark.columns.frames import Rows, column
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.declares import Declares
-from headrace_sim.spark.job import (
+from headrace_sim.spark.laboratory.laboratory_program import REMOTE
+from headrace_sim.spark.pyspark_versions import versions
+from headrace_sim.spark.query.schedules import Schedule
+from headrace_sim.spark.query.stages import planned
+from headrace_sim.spark.query.streaming_query import Outcome, hashable, run_job
+from headrace_sim.spark.refusals import place_of_error
+from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.sinks.processes import SinkFunction
+from headrace_sim.spark.sinks.sink_runs import Sight, SinkFailsError, Watcher
+from headrace_sim.spark.spark_job import (
     Aggregate,
     Columns,
     OutputMode,
@@ -60,15 +69,6 @@ from headrace_sim.spark.job import (
     Union,
     WatermarkStep,
 )
-from headrace_sim.spark.laboratory.laboratory_program import REMOTE
-from headrace_sim.spark.pyspark_versions import versions
-from headrace_sim.spark.query.schedules import Schedule
-from headrace_sim.spark.query.stages import planned
-from headrace_sim.spark.query.streaming_query import Outcome, hashable, run_job
-from headrace_sim.spark.refusals import place_of_error
-from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
-from headrace_sim.spark.sinks.processes import SinkFunction
-from headrace_sim.spark.sinks.sink_runs import Sight, SinkFailsError, Watcher
 
 _REFUSED = re.compile("output mode", re.IGNORECASE)
 """What Spark says of a query whose output mode does not fit its operators, or its sink."""

@@ -13,8 +13,8 @@ from itertools import combinations
 from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.spark_jobs.job_findings import finding_of_pair
 from headrace_sim.spark.client.query_lives import QueryLife
-from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.spark_job import SparkJob
 from headrace_sim.spark.tables.connectors import TARGETS
 
 _LOGGED = frozenset({"csv", "json", "orc", "parquet", "text", "avro"})

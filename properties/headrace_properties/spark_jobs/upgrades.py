@@ -26,11 +26,11 @@ from headrace_properties.spark_jobs.together import labels_of
 from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.target import TargetError
 from headrace_sim.spark.client.scripts import Script, run_script, surroundings
-from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.schedules import Feed, Schedule
 from headrace_sim.spark.query.state_changes import StateFate, changes_between, handed_over
 from headrace_sim.spark.query.streaming_query import Checkpoint, OffsetLogEntry, Outcome
 from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.spark_job import SparkJob
 
 TRIES = 40
 """Choice: the number of smaller feeds that are tried for a finding."""

@@ -19,8 +19,8 @@ from pyspark import cloudpickle
 from headrace_properties.user_code.surroundings import Surroundings
 from headrace_properties.user_frames import own_code_of
 from headrace_sim.spark.columns.values import Altered, altered_told, key_part
-from headrace_sim.spark.job import ApplyWithState, Columns, MapInPandas, SparkJob, TransformWithState
 from headrace_sim.spark.refusals import definition_of, is_library, users_place
+from headrace_sim.spark.spark_job import ApplyWithState, Columns, MapInPandas, SparkJob, TransformWithState
 
 _PLAIN = (bool, bytes, bytearray, complex, deque, dict, float, frozenset, int, list, set, str, tuple)
 

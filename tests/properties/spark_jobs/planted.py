@@ -16,7 +16,7 @@ from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_sim.deliveries import FeedSource
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.declares import Declares
-from headrace_sim.spark.job import (
+from headrace_sim.spark.spark_job import (
     InitialState,
     MapInPandas,
     OutputMode,

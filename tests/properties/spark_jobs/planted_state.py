@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from headrace_sim.spark.job import OutputMode, SparkJob
+from headrace_sim.spark.spark_job import OutputMode, SparkJob
 from tests.properties.spark_jobs.planted import (
     MINUTE_MS,
     TOGETHER,

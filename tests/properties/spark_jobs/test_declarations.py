@@ -21,8 +21,8 @@ from headrace_properties.target import SparkSource, TargetError
 from headrace_properties.verifier import InvariantViolatedError, NotExercisedError, Verifier
 from headrace_sim import FeedSource
 from headrace_sim.spark.declares import Declares
-from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
+from headrace_sim.spark.spark_job import SparkJob
 from tests.properties.spark_jobs.planted import FEED, MENDED, Processor, SumOfCall, again, at, job
 
 ORDERED = FeedSource(ordered=True)

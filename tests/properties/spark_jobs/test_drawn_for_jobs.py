@@ -29,9 +29,9 @@ from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_sim.spark.client.connect_answers import Answers
 from headrace_sim.spark.client.recording import captured, record
 from headrace_sim.spark.columns.frames import Rows
-from headrace_sim.spark.job import Columns, SparkJob, Union
 from headrace_sim.spark.plan.plan_splitter import inputs_of
 from headrace_sim.spark.query.streaming_query import run_job
+from headrace_sim.spark.spark_job import Columns, SparkJob, Union
 
 ORDER = t.StructType(
     [

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
 from headrace_sim.spark.client.recording import record
-from headrace_sim.spark.job import SparkJob
+from headrace_sim.spark.spark_job import SparkJob
 
 GAP_MS = 30_000
 _seen: dict[Any, int] = {}

@@ -13,7 +13,7 @@ from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
 from headrace_sim.deliveries import UNSAID, FeedSource
 from headrace_sim.spark.declares import Declares
-from headrace_sim.spark.job import SparkJob
+from headrace_sim.spark.spark_job import SparkJob
 
 FEED = [[("ann", 1), ("bob", 2)], [("ann", 3), ("ann", 4)], [("bob", 5)]]
 ONE, TWO = FeedSource(keys_alike=True), FeedSource(keys_alike=False)

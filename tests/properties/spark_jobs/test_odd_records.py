@@ -11,8 +11,8 @@ from pyspark.sql import Row
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.odd_records import told_of_odd_records
 from headrace_properties.spark_jobs.outcomes import check_job, without_sink
-from headrace_sim.spark.job import SparkJob, SparkSink
 from headrace_sim.spark.query.streaming_query import run_job
+from headrace_sim.spark.spark_job import SparkJob, SparkSink
 from tests.properties.spark_jobs.planted import FEED, MENDED, Processor, SumByMinute, job, minute_of
 from tests.properties.spark_jobs.test_unions import FEED as STREAMS
 from tests.properties.spark_jobs.test_unions import SCHEMA, hourly

@@ -17,8 +17,15 @@ from headrace_sim.spark.client.connect_answers import SessionState
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.client.settings import STATE_STORE, Settings
 from headrace_sim.spark.declares import Declares
-from headrace_sim.spark.job import OutputMode, SparkJob, SparkSink, StreamSource, TimeMode, TransformWithState
 from headrace_sim.spark.sinks.streaming_sinks import STREAMING_SINKS
+from headrace_sim.spark.spark_job import (
+    OutputMode,
+    SparkJob,
+    SparkSink,
+    StreamSource,
+    TimeMode,
+    TransformWithState,
+)
 from tests.sim.spark.apart import call
 
 _SCHEMA = t.StructType([t.StructField("id", t.StringType()), t.StructField("v", t.IntegerType())])

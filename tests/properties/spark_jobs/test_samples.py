@@ -14,7 +14,7 @@ from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.job import SparkJob, StreamSource
+from headrace_sim.spark.spark_job import SparkJob, StreamSource
 
 SCHEMA = "account STRING, amount INT, at TIMESTAMP"
 ROWS = [

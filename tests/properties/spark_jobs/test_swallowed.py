@@ -15,7 +15,7 @@ from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobFailsError
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.job import ApplyWithState, OutputMode, SparkJob, WatermarkStep
+from headrace_sim.spark.spark_job import ApplyWithState, OutputMode, SparkJob, WatermarkStep
 from tests.properties.spark_jobs.planted import INPUT, OUTPUT, Processor, at, by_clock
 
 FEED = [[("a", at(1), 1), ("b", at(2), 30)], [("a", at(3), 40), ("b", at(4), 5)]]

@@ -23,8 +23,8 @@ from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.target import TargetError
 from headrace_properties.verifier import InvariantViolatedError, Verifier
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.job import ApplyWithState, OutputMode, SparkJob
 from headrace_sim.spark.sinks.sink_runs import SinkFailsError
+from headrace_sim.spark.spark_job import ApplyWithState, OutputMode, SparkJob
 from tests.sim.spark.apart import call
 
 FEED = [[("a", 1), ("a", 2)]]

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace_sim.spark.job import TimeMode
 from headrace_sim.spark.query.schedules import FaultKind, Schedule, ScheduledFault
 from headrace_sim.spark.query.streaming_query import run_job
+from headrace_sim.spark.spark_job import TimeMode
 from tests.sim.spark.processors import Case, Processor, as_text, ms
 
 FAILED = Path(__file__).parent / "failure_outcomes.json"

@@ -17,7 +17,9 @@ from pyspark.sql import Row
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.job import (
+from headrace_sim.spark.query.schedules import Schedule
+from headrace_sim.spark.query.streaming_query import OffsetLogEntry, Outcome, run_job
+from headrace_sim.spark.spark_job import (
     InitialState,
     OutputMode,
     SparkJob,
@@ -25,8 +27,6 @@ from headrace_sim.spark.job import (
     TransformWithState,
     WatermarkStep,
 )
-from headrace_sim.spark.query.schedules import Schedule
-from headrace_sim.spark.query.streaming_query import OffsetLogEntry, Outcome, run_job
 from tests.stateful import StatefulProcessor
 
 INPUT = parse_schema("k STRING, at TIMESTAMP, n INT")

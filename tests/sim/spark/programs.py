@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headrace_sim.spark.job import TimeMode
+from headrace_sim.spark.spark_job import TimeMode
 from tests.sim.spark.processors import Case, Processor, ms
 
 Operation = tuple[Any, ...]

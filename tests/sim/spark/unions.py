@@ -9,9 +9,9 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from headrace_sim.spark.client.recording import record
-from headrace_sim.spark.job import WatermarkPolicy
 from headrace_sim.spark.query.schedules import FaultKind, Schedule, ScheduledFault
 from headrace_sim.spark.query.streaming_query import run_job
+from headrace_sim.spark.spark_job import WatermarkPolicy
 from tests.sim.spark.failures import Totals
 from tests.sim.spark.processors import INPUT, OUTPUT, as_text
 

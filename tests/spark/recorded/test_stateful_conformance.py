@@ -13,7 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace_sim.spark.job import TimeMode, TransformWithState
+from headrace_sim.spark.spark_job import TimeMode, TransformWithState
 from tests.sim.spark.outcomes import keep_if_asked
 from tests.sim.spark.processors import (
     CASES,

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace_sim.spark.job import TimeMode
+from headrace_sim.spark.spark_job import TimeMode
 from tests.sim.spark.outcomes import keep_if_asked
 from tests.sim.spark.processors import INPUT, told
 from tests.sim.spark.unions import CASES, UNITED, United, timed_apart_and_together

@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from headrace_properties.spark_jobs.feeds.slots import InputSlot, SlotForm, Use
 from headrace_sim.spark.columns.ddl import interval_us
 from headrace_sim.spark.columns.recorded import Recorded
-from headrace_sim.spark.job import StreamSource
+from headrace_sim.spark.spark_job import StreamSource
 
 Term = Any
 """A column in terms of slots: a `Recorded` tree, a plain value; None: unknown."""

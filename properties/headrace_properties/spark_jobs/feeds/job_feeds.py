@@ -10,7 +10,7 @@ from headrace_properties.spark_jobs.feeds.drawing import batches_for, one_of
 from headrace_properties.spark_jobs.feeds.drawn_rows import BATCHES, drawn_batches
 from headrace_properties.spark_jobs.feeds.query_plans import SinkPlans, read_hints
 from headrace_properties.spark_jobs.feeds.samples import SampleFile, own_files, rows_of
-from headrace_sim.spark.job import SparkJob, StreamJoin, StreamSource, Union
+from headrace_sim.spark.spark_job import SparkJob, StreamJoin, StreamSource, Union
 
 _Rows = list[tuple[Any, ...]]
 

@@ -25,7 +25,7 @@ from headrace_properties.spark_jobs.feeds.slots import InputSlot
 from headrace_sim.spark.columns.casts import cast_value
 from headrace_sim.spark.columns.drawn_values import START
 from headrace_sim.spark.columns.json_values import from_json
-from headrace_sim.spark.job import StreamSource
+from headrace_sim.spark.spark_job import StreamSource
 
 MOST_OWN_ROWS = 30
 """Choice: how many rows are taken of files that nobody has named."""

@@ -13,8 +13,8 @@ from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
 from headrace_properties.spark_jobs.feeds.query_plans import SinkPlans
 from headrace_sim.spark.client.connect_answers import Answers
-from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.sinks.processes import SinkFunction
+from headrace_sim.spark.spark_job import SparkJob
 
 _Feed = Sequence[Sequence[tuple[Any, ...]]]
 

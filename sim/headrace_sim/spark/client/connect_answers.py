@@ -31,7 +31,6 @@ from headrace_sim.spark.columns.evaluations import begin_action
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.grammar import SqlTextError, tree_of
 from headrace_sim.spark.columns.in_force import settings_in_force
-from headrace_sim.spark.job import SparkJobError, StreamSource
 from headrace_sim.spark.plan.handles import object_of
 from headrace_sim.spark.plan.plan_expressions import user_function
 from headrace_sim.spark.plan.plan_splitter import Splitter, inlined
@@ -40,6 +39,7 @@ from headrace_sim.spark.plan.selects import Queries
 from headrace_sim.spark.plan.sql import NoChange, ServerQuery, SetCommand
 from headrace_sim.spark.pyspark_versions import arrow_table, arrow_type
 from headrace_sim.spark.refusals import CannotFollowError, users_place
+from headrace_sim.spark.spark_job import SparkJobError, StreamSource
 from headrace_sim.spark.tables.statements import CreateView, DropView, IfExists
 from headrace_sim.spark.tables.table_versions import TableVersion
 from headrace_sim.spark.tables.tables import EffectWatch, Tables, plain_name

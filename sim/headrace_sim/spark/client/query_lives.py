@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.client.listeners import Listeners
 from headrace_sim.spark.client.script_time import ScriptTime
-from headrace_sim.spark.job import SparkJob
+from headrace_sim.spark.spark_job import SparkJob
 
 MOST_STARTS = 3
 """Choice: how often a program may start a query again that has ended, before it is taken to do so for ever."""

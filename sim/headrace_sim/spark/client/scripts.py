@@ -24,7 +24,6 @@ from headrace_sim.spark.client.query_lives import QueryLife, StartedQueries
 from headrace_sim.spark.client.recording import captured, parsed_schemas
 from headrace_sim.spark.client.script_needs import ProgramError, settings_watched, stand_ins
 from headrace_sim.spark.client.script_time import WaitsForEverError
-from headrace_sim.spark.job import SparkJob, SparkJobError
 from headrace_sim.spark.refusals import (
     HEARD,
     CannotFollowError,
@@ -33,6 +32,7 @@ from headrace_sim.spark.refusals import (
     place_of_error,
     shown_place,
 )
+from headrace_sim.spark.spark_job import SparkJob, SparkJobError
 
 
 @dataclass(frozen=True, slots=True)

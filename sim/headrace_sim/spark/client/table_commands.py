@@ -9,9 +9,9 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.frames import Rows
-from headrace_sim.spark.job import StreamSource
 from headrace_sim.spark.plan.plan_expressions import Reading
 from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.spark_job import StreamSource
 from headrace_sim.spark.tables.connectors import TARGETS
 from headrace_sim.spark.tables.statements import Clause, ColumnAssignment, Match, Merge, MergeAction
 from headrace_sim.spark.tables.table_files import rows_of_files

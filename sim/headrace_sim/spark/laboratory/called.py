@@ -13,7 +13,10 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from headrace import Pipeline
 from headrace_sim.spark.client.recording import built_with, take
-from headrace_sim.spark.job import (
+from headrace_sim.spark.laboratory.hosted import place_of_sink, writer_of_pipeline
+from headrace_sim.spark.plan.plan_splitter import PARAMETER
+from headrace_sim.spark.refusals import definition_of
+from headrace_sim.spark.spark_job import (
     ApplyWithState,
     Deduplicate,
     Limit,
@@ -25,9 +28,6 @@ from headrace_sim.spark.job import (
     TransformWithState,
     WatermarkStep,
 )
-from headrace_sim.spark.laboratory.hosted import place_of_sink, writer_of_pipeline
-from headrace_sim.spark.plan.plan_splitter import PARAMETER
-from headrace_sim.spark.refusals import definition_of
 
 
 @dataclass(frozen=True, slots=True)

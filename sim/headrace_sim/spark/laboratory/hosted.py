@@ -21,10 +21,10 @@ from pyspark.sql.streaming import DataStreamWriter
 from headrace import Pipeline
 from headrace.wire.effects import SourceEvent
 from headrace_sim.spark.declares import Declares
-from headrace_sim.spark.job import SparkJob, SparkSink, StreamSource
 from headrace_sim.spark.laboratory.looks import called_in_laboratory
 from headrace_sim.spark.plan.plan_splitter import PARAMETER
 from headrace_sim.spark.refusals import definition_of
+from headrace_sim.spark.spark_job import SparkJob, SparkSink, StreamSource
 
 BATCHES = 2
 """Choice: how many micro-batches the input comes in; each has all crash points."""

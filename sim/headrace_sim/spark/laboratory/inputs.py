@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from headrace_sim.spark.job import SparkJob, StreamSource
 from headrace_sim.spark.laboratory.watched_frames import closest, noted
 from headrace_sim.spark.plan.plan_splitter import FIXED_SCHEMAS, PARAMETER
 from headrace_sim.spark.pyspark_versions import arrow_table
 from headrace_sim.spark.refusals import users_place
+from headrace_sim.spark.spark_job import SparkJob, StreamSource
 
 Rows = Sequence[tuple[Any, ...]]
 _EPOCH_S = 1_700_000_000

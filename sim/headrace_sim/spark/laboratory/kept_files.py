@@ -23,7 +23,6 @@ from typing import Any
 from pyspark.sql import DataFrameReader, DataFrameWriter, SparkSession
 
 from headrace_sim.spark.client.script_needs import ProgramError
-from headrace_sim.spark.job import SparkJob, StreamSource
 from headrace_sim.spark.laboratory.places import (
     CHECKPOINTS,
     MOST_BYTES,
@@ -38,6 +37,7 @@ from headrace_sim.spark.sinks.processes import LetThrough
 from headrace_sim.spark.sinks.sink_effects import EffectProbe, Returned, UntraceableEffect
 from headrace_sim.spark.sinks.sink_runs import UnfollowableSinkError
 from headrace_sim.spark.sinks.write_fence import has_fence
+from headrace_sim.spark.spark_job import SparkJob, StreamSource
 
 BY_CLOCK = frozenset({"rate", "ratestream"})
 """Sources whose rows say when they were made: no run has those of another."""

@@ -20,7 +20,6 @@ from pyspark.sql.streaming import StreamingQuery
 
 from headrace_sim.spark.client.notebooks import notebook_globals
 from headrace_sim.spark.client.scripts import Script, surroundings
-from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.called import Called
 from headrace_sim.spark.laboratory.inputs import read_from
 from headrace_sim.spark.laboratory.jvm import SparkJvm, attach
@@ -42,6 +41,7 @@ from headrace_sim.spark.sinks.processes import LetThrough
 from headrace_sim.spark.sinks.sink_effects import EffectProbe, Failed, Returned, UntraceableEffect
 from headrace_sim.spark.sinks.store_clients import StoreClients
 from headrace_sim.spark.sinks.trial_contents import Raw
+from headrace_sim.spark.spark_job import SparkJob
 
 REMOTE = "spark.remote"
 """The setting that makes a program a client of Spark Connect."""

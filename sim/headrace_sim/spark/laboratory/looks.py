@@ -11,11 +11,11 @@ from pyspark.sql.streaming import DataStreamReader, DataStreamWriter
 
 from headrace_sim.spark.client.script_needs import ProgramError
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.job import OutputMode, SparkJob, SparkSink, StreamSource
 from headrace_sim.spark.laboratory.inputs import READS
 from headrace_sim.spark.laboratory.watched_frames import noted
 from headrace_sim.spark.plan.plan_splitter import FIXED_SCHEMAS, PARAMETER
 from headrace_sim.spark.refusals import users_place
+from headrace_sim.spark.spark_job import OutputMode, SparkJob, SparkSink, StreamSource
 
 Schemas = Mapping[str, str] | str | None
 

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 from headrace.spark.sinks.table_sink import WRITERS
 from headrace_sim.spark.client.script_needs import ProgramError
-from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory.inputs import held_back, write_batch
 from headrace_sim.spark.laboratory.jvm import SparkJvm, running
 from headrace_sim.spark.laboratory.kept_files import KeptFiles
@@ -36,6 +35,7 @@ from headrace_sim.spark.sinks.sink_effects import (
 from headrace_sim.spark.sinks.sink_runs import SinkFailsError, UnfollowableSinkError, trial_folder
 from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, streaming_sink
 from headrace_sim.spark.sinks.trial_contents import Raw
+from headrace_sim.spark.spark_job import SparkJob
 
 _BETWEEN = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART}
 """What may strike between two batches, where no function of the user's is called: such a query gets the batches up to there."""

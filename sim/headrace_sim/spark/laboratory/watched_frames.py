@@ -13,7 +13,6 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from headrace.spark.runtime.required_settings import ROCKSDB
 from headrace_sim.spark.client.settings import STATE_STORE
-from headrace_sim.spark.job import OutputMode, SparkJob, SparkSink
 from headrace_sim.spark.laboratory.outside_writes import OutsideWrites
 from headrace_sim.spark.laboratory.places import CHECKPOINTS, shown
 from headrace_sim.spark.laboratory.postgres import is_lock_timeout
@@ -24,6 +23,7 @@ from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
 from headrace_sim.spark.sinks.sink_effects import EffectProbe, Failed
 from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, streaming_sink
+from headrace_sim.spark.spark_job import OutputMode, SparkJob, SparkSink
 
 try:
     from pyspark.sql.classic import dataframe

@@ -17,8 +17,8 @@ from headrace_sim.spark.columns.frames import relabeled
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.whole_columns import computed_first
 from headrace_sim.spark.columns.zones import clock_is_moved
-from headrace_sim.spark.job import Aggregate, Deduplicate, Limit, OutputMode, SparkJobError
 from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.spark_job import Aggregate, Deduplicate, Limit, OutputMode, SparkJobError
 from headrace_sim.spark.state.state_server import BatchTimes
 from headrace_sim.spark.state.stores import Held, Key, Store
 from headrace_sim.spark.state.tasks import Rows, TaskResult

@@ -13,7 +13,15 @@ from headrace_sim.spark.columns.draws import batch_of_draws, new_batch
 from headrace_sim.spark.columns.frames import Rows, relabeled
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows
-from headrace_sim.spark.job import (
+from headrace_sim.spark.query.operators import (
+    Aggregation,
+    Deduplication,
+    Limitation,
+    SessionWindows,
+    is_session,
+)
+from headrace_sim.spark.query.stream_joins import Joining, conjuncts, places_in
+from headrace_sim.spark.spark_job import (
     Aggregate,
     ApplyWithState,
     Columns,
@@ -35,14 +43,6 @@ from headrace_sim.spark.job import (
     WatermarkStep,
     watermarks_of,
 )
-from headrace_sim.spark.query.operators import (
-    Aggregation,
-    Deduplication,
-    Limitation,
-    SessionWindows,
-    is_session,
-)
-from headrace_sim.spark.query.stream_joins import Joining, conjuncts, places_in
 from headrace_sim.spark.state.group_states import GroupOperator
 from headrace_sim.spark.state.tasks import Operator
 

@@ -12,7 +12,10 @@ from typing import Any
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.recorded import Recorded
-from headrace_sim.spark.job import (
+from headrace_sim.spark.query.operators import is_session
+from headrace_sim.spark.query.stages import QueryStage, planned, stateful_in
+from headrace_sim.spark.query.streaming_query import Checkpoint
+from headrace_sim.spark.spark_job import (
     Aggregate,
     ApplyWithState,
     Columns,
@@ -23,9 +26,6 @@ from headrace_sim.spark.job import (
     StreamJoin,
     TransformWithState,
 )
-from headrace_sim.spark.query.operators import is_session
-from headrace_sim.spark.query.stages import QueryStage, planned, stateful_in
-from headrace_sim.spark.query.streaming_query import Checkpoint
 from headrace_sim.spark.state.tasks import Operator
 
 

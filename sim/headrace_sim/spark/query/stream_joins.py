@@ -17,8 +17,8 @@ from headrace_sim.spark.columns.bound import EVENT_TIME, hashable
 from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.joins import joined, side_by_side
 from headrace_sim.spark.columns.recorded import Recorded
-from headrace_sim.spark.job import OutputMode, SparkJobError, StreamJoin
 from headrace_sim.spark.query.operators import Row, Step, TimeOf, is_past, time_in, time_us
+from headrace_sim.spark.spark_job import OutputMode, SparkJobError, StreamJoin
 from headrace_sim.spark.state.state_server import BatchTimes
 from headrace_sim.spark.state.stores import Held, Key, Store
 from headrace_sim.spark.state.tasks import Rows, TaskResult

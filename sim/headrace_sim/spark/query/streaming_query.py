@@ -18,7 +18,6 @@ from headrace.api.errors import HeadraceError
 from headrace_sim.spark.client.connect_answers import Answers, SessionState
 from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.columns.values import byte_order, shuffled_key
-from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode
 from headrace_sim.spark.query.operators import Aggregation, Deduplication, Limitation, SessionWindows
 from headrace_sim.spark.query.schedules import FaultKind, Feed, Schedule, ScheduledFault
 from headrace_sim.spark.query.stages import (
@@ -35,6 +34,7 @@ from headrace_sim.spark.query.stages import (
 )
 from headrace_sim.spark.query.stream_joins import Joining
 from headrace_sim.spark.refusals import CannotFollowError, gap_in, shown_place
+from headrace_sim.spark.spark_job import OutputMode, SparkJob, TimeMode
 from headrace_sim.spark.state.group_states import GroupOperator
 from headrace_sim.spark.state.state_server import BatchTimes
 from headrace_sim.spark.state.stores import Key, Store

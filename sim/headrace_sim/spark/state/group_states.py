@@ -21,8 +21,8 @@ from headrace_sim.spark.columns.values import (
     shown_key,
     stored,
 )
-from headrace_sim.spark.job import ApplyWithState, SparkJobError, TimeMode
 from headrace_sim.spark.pyspark_versions import error_of, worker_schema
+from headrace_sim.spark.spark_job import ApplyWithState, SparkJobError, TimeMode
 from headrace_sim.spark.state.state_server import BatchTimes, Variable
 from headrace_sim.spark.state.stores import Key, Store
 from headrace_sim.spark.state.tasks import Rows, TaskResult, copied, key_columns, stepped

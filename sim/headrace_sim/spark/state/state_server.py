@@ -23,7 +23,6 @@ from headrace_sim.spark.columns.values import (
     shown_key,
     stored,
 )
-from headrace_sim.spark.job import TimeMode
 from headrace_sim.spark.pyspark_versions import (
     PROCESSOR_STATE,
     StatefulProcessorApiClient,
@@ -32,6 +31,7 @@ from headrace_sim.spark.pyspark_versions import (
 )
 from headrace_sim.spark.pyspark_versions import state_messages as messages
 from headrace_sim.spark.refusals import shown_place, users_place
+from headrace_sim.spark.spark_job import TimeMode
 from headrace_sim.spark.state.stores import Held, Key, Store, lives
 
 STATE_API: tuple[Any, ...] = (GroupState, *PROCESSOR_STATE)

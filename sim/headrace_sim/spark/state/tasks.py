@@ -17,9 +17,9 @@ from pyspark import cloudpickle
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.values import InputRows, OutputRows, kept_key, key_order, key_part, shown_key
-from headrace_sim.spark.job import SparkJobError, TimeMode, TransformWithState
 from headrace_sim.spark.pyspark_versions import VARIANTS, FuncMode, UdfUtils, expect_stateful, worker_schema
 from headrace_sim.spark.refusals import DRIVER_CRASH, place_of_error
+from headrace_sim.spark.spark_job import SparkJobError, TimeMode, TransformWithState
 from headrace_sim.spark.state.state_server import BatchTimes, StateClient, StateServer, Variable, parts_of
 from headrace_sim.spark.state.stores import Key, Store
 

@@ -11,7 +11,7 @@ from headrace.api.errors import HeadraceError
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.frames import Rows
-from headrace_sim.spark.job import (
+from headrace_sim.spark.spark_job import (
     ApplyWithState,
     Columns,
     InitialState,

@@ -23,8 +23,8 @@ from headrace_properties.sinks import SinkFailsError, UnfollowableSinkError, che
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.client.sessions import ClientSession, ModuleSession, connected
 from headrace_sim.spark.columns.ddl import SchemaTextError
-from headrace_sim.spark.job import SparkJobError
 from headrace_sim.spark.refusals import CannotFollowError, gap_in
+from headrace_sim.spark.spark_job import SparkJobError
 from tests.sim.spark.frame_programs import ROWS, SCHEMA
 
 

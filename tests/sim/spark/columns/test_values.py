@@ -8,9 +8,9 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.columns.values import Altered, altered_told, note_altered
-from headrace_sim.spark.job import SparkJobError
 from headrace_sim.spark.pyspark_versions import VERSION
 from headrace_sim.spark.query.streaming_query import run_job
+from headrace_sim.spark.spark_job import SparkJobError
 from tests.sim.spark.bad_inputs import Quiet
 from tests.sim.spark.value_table import FEED, INPUT, OUTCOMES, QUERIES, told
 

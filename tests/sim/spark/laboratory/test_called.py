@@ -11,13 +11,13 @@ from pyspark.sql import functions as F
 from headrace_properties.sinks.sink_check import SinkCheck
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.job import MapInPandas, SparkJob, SparkJobError, SparkSink
 from headrace_sim.spark.laboratory.called import Called, stepped
 from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.laboratory.laboratory_program import LaboratoryProgram
 from headrace_sim.spark.laboratory.real_drivers import RealDrivers
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.processes import Sink
+from headrace_sim.spark.spark_job import MapInPandas, SparkJob, SparkJobError, SparkSink
 
 pytestmark = pytest.mark.spark
 

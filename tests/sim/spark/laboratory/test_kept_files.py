@@ -15,7 +15,6 @@ from headrace_properties.sinks.sink_check import SinkCheck
 from headrace_properties.sinks.sink_reports import OneTrial
 from headrace_sim.spark.client.script_needs import ProgramError
 from headrace_sim.spark.client.scripts import Script, run_script, surroundings
-from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.laboratory import kept_files
 from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.laboratory.kept_files import kept
@@ -28,6 +27,7 @@ from headrace_sim.spark.sinks.processes import Sink
 from headrace_sim.spark.sinks.sink_effects import Effect
 from headrace_sim.spark.sinks.sink_runs import UnfollowableSinkError
 from headrace_sim.spark.sinks.write_fence import has_fence
+from headrace_sim.spark.spark_job import SparkJob
 
 pytestmark = pytest.mark.spark
 

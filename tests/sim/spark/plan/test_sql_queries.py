@@ -11,9 +11,9 @@ from headrace_properties.sinks import check_sink
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.columns.frames import Rows
-from headrace_sim.spark.job import Columns
 from headrace_sim.spark.real.instead import SWITCH
 from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.spark_job import Columns
 from tests.sim.spark.apart import call
 from tests.sim.spark.frame_programs import outcome, set_as_recorded
 from tests.sim.spark.sql_queries import OUTCOMES, QUERIES, SELECT_WITH, VIEWS

@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.client.recording import record
-from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.schedules import Schedule, draw_schedule
 from headrace_sim.spark.query.streaming_query import run_job
+from headrace_sim.spark.spark_job import SparkJob
 from tests.sim.spark.group_functions import CASES, FEED, INPUT, OUTCOMES, OUTPUT, STATE, grouped
 
 RECORDED = json.loads(OUTCOMES.read_text())

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from headrace_sim.spark.client.recording import record
-from headrace_sim.spark.job import SparkJob, SparkJobError, WatermarkPolicy
 from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.query.streaming_query import run_job
+from headrace_sim.spark.spark_job import SparkJob, SparkJobError, WatermarkPolicy
 from tests.sim.spark.operated import CASES, OPERATED, Operated, told
 from tests.sim.spark.processors import INPUT
 

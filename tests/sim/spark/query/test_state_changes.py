@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from headrace_sim.spark.client.recording import record
-from headrace_sim.spark.job import SparkJob
 from headrace_sim.spark.query.state_changes import StateChange, StateFate, changes_between, handed_over
 from headrace_sim.spark.query.streaming_query import Checkpoint, run_job
+from headrace_sim.spark.spark_job import SparkJob
 from tests.sim.spark.upgraded import CASES, FIRST, SCHEMA, SECOND, UPGRADES, Upgraded
 
 RECORDED: dict[str, Any] = json.loads(UPGRADES.read_text())

@@ -7,9 +7,9 @@ from typing import Any
 from pyspark.sql import Row
 
 from headrace_sim.spark.columns.ddl import parse_schema
-from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode, TransformWithState, WatermarkStep
 from headrace_sim.spark.query.schedules import FaultKind, Schedule, ScheduledFault, draw_schedule
 from headrace_sim.spark.query.streaming_query import run_job
+from headrace_sim.spark.spark_job import OutputMode, SparkJob, TimeMode, TransformWithState, WatermarkStep
 from tests.stateful import StatefulProcessor
 
 

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace_sim.spark.client.recording import record
-from headrace_sim.spark.job import SparkJobError, WatermarkPolicy
 from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.spark_job import SparkJobError, WatermarkPolicy
 from tests.sim.spark.processors import INPUT
 from tests.sim.spark.unions import (
     CASES,
