@@ -16,7 +16,7 @@ from headrace_cli.terminal.streams import guarded_streams
 
 _GROUPS = {
     "job": ("Serve a job on Spark, look into its state, submit it, or let it skip a record.", {
-        "serve": "job:serve", "state": "state", "submit": "job:submit", "skip": "job:skip",
+        "serve": "job_commands:serve", "state": "state", "submit": "job_commands:submit", "skip": "job_commands:skip",
     }),
     "paper": ("Tell the papers' scenarios, repeat MillWheel's evaluation, and measure Headrace beside it.", {
         "scenario": "scenarios", "report": "report", "bench": "bench",
