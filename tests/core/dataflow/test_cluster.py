@@ -9,8 +9,17 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from headrace import MILLISECOND, MINUTE, SECOND
-from headrace.dataflow import Accumulation, Pane, Timing, Window, read
-from headrace.history import FaultStruck
+from headrace.dataflow import (
+    END_OF_TIME,
+    Accumulation,
+    GlobalWindows,
+    Pane,
+    TimestampCombiner,
+    Timing,
+    Window,
+    read,
+)
+from headrace.history import FaultStruck, Output
 from headrace_properties.checkers import judge
 from headrace_properties.proof.mutants import MUTANTS
 from headrace_properties.search.plans import PLAN_BYTES, decode_plan, ground_of
@@ -142,6 +151,9 @@ def cluster_agrees(case: GroupingCase, *, in_chunks: bool) -> None:
             (one.key, Pane(one.value, window, one.time, 0, Timing.LATE)) for one, window in dropped if one
         )
     assert badly_kept(history, pipeline) == ""
+    if query.timestamps is TimestampCombiner.END_OF_WINDOW and type(query.windows) is not GlobalWindows:
+        stamps = {output.production.timestamp for output in history if isinstance(output, Output)}
+        assert {stamp for stamp in stamps - {END_OF_TIME} if stamp % SECOND} == set()
 
 
 def lateness_us(panes: Iterable[EmittedPane], told: Iterable[EmittedPane]) -> int:
