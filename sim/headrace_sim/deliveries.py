@@ -287,8 +287,12 @@ def _words(row: Row) -> Iterator[tuple[tuple[int, str], str]]:
         known = _parsed(value) if isinstance(value, str | bytes) else None
         found = known.items() if isinstance(known, dict) else [("", value)] if not _is_message(row) else []
         for name, word in found:
-            if isinstance(word, str) and word[:1].isalpha() and word[-1].isalnum():
+            if isinstance(word, str) and _KEY.fullmatch(word):
                 yield (place, name), word
+
+
+_KEY = re.compile(r"[^\W\d_]([\w.@+-]*[^\W_])?")
+"""What may be a key: of a text of several words or columns, a part may be the key, and goes by its own spelling."""
 
 
 def _respelled(batches: Batches, path: tuple[int, str], key: str, form: str) -> list[list[Row]]:

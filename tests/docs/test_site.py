@@ -17,8 +17,10 @@ from docs.scripts import reference
 from headrace import EngineOptions
 from headrace_properties.checkers.invariant_catalogue import rules
 from headrace_properties.pytest_plugin import pytest_addoption
+from headrace_properties.verify_arguments import JobArguments, PipelineArguments, ProgramArguments
 from headrace_sim import ClusterOptions
 from headrace_sim.faults import KINDS
+from headrace_sim.spark.declares import Meant
 from tests.readme_blocks import DOCS, ROOT, files, pages
 
 GENERATED = reference.pages()
@@ -174,8 +176,12 @@ def test_every_argument_of_a_computation_and_of_the_fixture_is_explained(site: P
         assert len(re.findall(rf"\b{name}\b", added)) > 1, (
             name
         )  # in the signature, and in the list of arguments
-    fixture = entry(site, "api/pytest.md", "headrace_properties.verifier.Verifier.__call__")
-    assert "allow_unknown" in fixture
+    page = (site / "reference" / "api" / "pytest.html").read_text()
+    arguments = {
+        name for kind in (PipelineArguments, JobArguments, ProgramArguments) for name in kind.__annotations__
+    }
+    assert "allow_unknown" in arguments
+    assert {name for name in arguments if not re.search(rf"\b{name}\b", page)} <= set(Meant.__annotations__)
 
 
 @NEEDS_MKDOCS

@@ -12,7 +12,7 @@ from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.odd_records import told_of_odd_records
 from headrace_properties.spark_jobs.outcomes import check_job, without_sink
 from headrace_sim.spark.query.streaming_query import run_job
-from headrace_sim.spark.spark_job import SparkJob, SparkSink
+from headrace_sim.spark.spark_job import SparkJob, SparkSink, WatermarkStep
 from tests.properties.spark_jobs.planted import FEED, MENDED, Processor, SumByMinute, job, minute_of
 from tests.properties.spark_jobs.test_unions import FEED as STREAMS
 from tests.properties.spark_jobs.test_unions import SCHEMA, hourly
@@ -67,7 +67,7 @@ def _told_of_streams(build: Any) -> list[str]:
 
 def test_job_that_leaves_out_nulls_and_has_no_watermark_is_told_nothing() -> None:
     without = job(LeavesOutNulls())
-    steps = tuple(step for step in without.steps if type(step).__name__ != "Watermark")
+    steps = tuple(step for step in without.steps if not isinstance(step, WatermarkStep))
     assert _told(replace(without, steps=steps)) == []
 
 

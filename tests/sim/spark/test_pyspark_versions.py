@@ -82,7 +82,8 @@ def test_processor_on_pandas_is_refused_with_what_to_do_on_4_0(monkeypatch: pyte
     with (
         connected(ClientSession()) as session,
         pytest.raises(
-            CannotFollowError, match=r"test_versions.py:\d+: .*InPandas\(\) with .* Install 4.1 or newer"
+            CannotFollowError,
+            match=r"test_pyspark_versions.py:\d+: .*InPandas\(\) with .* Install 4.1 or newer",
         ),
     ):
         session.createDataFrame([(1,)], "i INT").groupBy("i").transformWithStateInPandas(None, "i INT")

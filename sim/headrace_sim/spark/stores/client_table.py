@@ -58,7 +58,7 @@ CLIENTS: Mapping[str, Mapping[str, Row]] = {
             )
         },
     },
-    "influxdb_client": {"InfluxDBClient": INFLUX, "SeriesPoint": SeriesPoint, "WriteOptions": Options},
+    "influxdb_client": {"InfluxDBClient": INFLUX, "Point": SeriesPoint, "WriteOptions": Options},
     "influxdb": {"InfluxDBClient": INFLUX_1},
     "happybase": {"Connection": HBASE, "ConnectionPool": HBASE_POOL},
     "google.cloud.pubsub_v1": {"PublisherClient": PUBLISHER},

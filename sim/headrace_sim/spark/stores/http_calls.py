@@ -110,6 +110,6 @@ def http_rows(client: str) -> dict[str, Any]:
         return HttpSession(client, **options)
 
     return {
-        "request": once.request, **{name: getattr(once, name) for name in _METHODS}, "HttpSession": make, "session": make,
+        "request": once.request, **{name: getattr(once, name) for name in _METHODS}, "Session": make, "session": make,
         "Client": make,
     }  # fmt: skip

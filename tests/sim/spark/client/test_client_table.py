@@ -14,6 +14,7 @@ from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.sinks.sink_effects import Effect
 from headrace_sim.spark.sinks.store_clients import stored, stored_objects
 from headrace_sim.spark.stores.client_objects import StoresOfProgram, record_with
+from headrace_sim.spark.stores.http_calls import HttpSession
 from headrace_sim.spark.stores.redis_commands import RedisCommands, carried_out, kept_keys
 
 ROW = {"account": "ann", "amount": 7}
@@ -182,6 +183,13 @@ def _left(write: Callable[[], Any], times: int) -> Any:
         write()
     effects = [Effect(0, 0, action, "", "", payload=made) for action, made in stores.writes]
     return stored(effects), stored_objects(effects)
+
+
+@pytest.mark.parametrize(
+    ("client", "name"), [("requests", "Session"), ("requests", "session"), ("httpx", "Client")]
+)
+def test_a_session_is_called_as_its_client_calls_it(client: str, name: str) -> None:
+    assert isinstance(getattr(of(client), name)(), HttpSession)
 
 
 @pytest.mark.parametrize("name", [*KEPT, *DOUBLED])
