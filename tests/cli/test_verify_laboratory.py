@@ -48,8 +48,7 @@ def line_of(program: str, call: str) -> int:
 
 
 @pytest.fixture
-def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def job(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HEADRACE_NO_COLOR", "1")
     return Path("stream.py")
 
@@ -352,7 +351,7 @@ def test_function_is_a_target_as_a_program_is(job: Path, run: Run, arguments: li
     build = """
 def build(spark):
     payments = spark.readStream.schema("id LONG, amount LONG").json("/in")
-    return payments.writeStream.foreachBatch(write)
+    return payments.writeStream.foreachBatch(write).option("checkpointLocation", "/checkpoint")
 """
     job.write_text(begin + sink + build)
     result = run("verify", *arguments, "--on", "spark", "--json")

@@ -38,7 +38,7 @@ from headrace.spark.runtime.spark_session import process_environment, worker_pat
 from headrace_sim.spark.laboratory.jars import without_missing
 from headrace_sim.spark.laboratory.places import WAREHOUSE, views_of
 from headrace_sim.spark.laboratory.postgres import find_jdbc_jar
-from headrace_sim.spark.pyspark_versions import CHECKPOINT_FILES, JARS, LET_THROUGH, java_sessions
+from headrace_sim.spark.pyspark_versions import CHECKPOINT_FILES, JARS, LET_THROUGH, VERSION, java_sessions
 from headrace_sim.spark.sinks.processes import LetThrough
 from headrace_sim.spark.sinks.trial_contents import Item
 from headrace_sim.spark.sinks.write_fence import fence
@@ -256,19 +256,21 @@ def shared(settings: Mapping[str, str], lets: frozenset[LetThrough]) -> SparkJvm
 
 
 def _started(settings: Mapping[str, str], folder: Path, lets: frozenset[LetThrough]) -> JavaGateway:
-    settings = {**_SETTINGS, "spark.local.dir": str(folder), **settings}
+    own_cache = {} if _ivy_cache().exists() else {"spark.jars.ivy": str(folder / "ivy")}
+    settings = {**_SETTINGS, "spark.local.dir": str(folder), **own_cache, **settings}
     conf = SparkConf(loadDefaults=False).setMaster(MASTER).setAll(list(settings.items()))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     fenced = patch("pyspark.java_gateway.Popen", partial(_popen, folder, lets))
     where_to_listen = patch.object(tempfile, "tempdir", str(folder))  # Java writes it there
-    with tempfile.TemporaryFile() as log, patch.dict(os.environ, kept, clear=True), fenced, where_to_listen:
+    with tempfile.TemporaryFile() as log, patch.dict(os.environ, kept, clear=True), fenced:
         network = "" if LetThrough.NETWORK in lets else _THIS_MACHINE.format(folder=folder)
         os.environ["SPARK_SUBMIT_OPTS"] = f"{_JAVA} -Djava.io.tmpdir={folder} {network}"
         # Behind Spark's own jars, with which an archive of classes begins:
         os.environ["SPARK_DIST_CLASSPATH"] = str(find_jdbc_jar() or "")
         os.environ.update(process_environment(MASTER, launched=True), PYTHONPATH=worker_path())
         try:
-            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
+            with where_to_listen:  # and nothing else of this process, which outlives the folder
+                gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
         except PySparkRuntimeError:
             fewer = without_missing(settings, log)
             if fewer is None:
@@ -278,6 +280,11 @@ def _started(settings: Mapping[str, str], folder: Path, lets: frozenset[LetThrou
     vars(java_gateway)["logging"] = logging.getLogger("py4j")
     logging.getLogger("py4j").propagate = False
     return gateway
+
+
+def _ivy_cache() -> Path:
+    """Return where Spark's Ivy keeps what it has found. Where there is none, it may make none of its own in the user's folder."""
+    return Path.home() / (".ivy2.5.2" if VERSION >= (4, 0) else ".ivy2")
 
 
 def _popen(

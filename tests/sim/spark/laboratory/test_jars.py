@@ -59,7 +59,18 @@ def test_jar_of_this_machine_is_on_the_class_path(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # PySpark leaves its process to the collector
-def test_spark_starts_without_a_package_that_is_nowhere_and_downloads_nothing() -> None:
+def test_spark_starts_without_a_package_that_is_nowhere_and_downloads_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # that of somebody who never asked for a package
     packages = {"spark.jars.packages": "org.example:nowhere_2.13:1.2.3"}
     with running(packages) as jvm:
         assert "nowhere" not in jvm.gateway.jvm.java.lang.System.getProperty("java.class.path")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.nightly
+def test_a_second_spark_of_a_process_does_not_need_what_the_first_has_made() -> None:
+    for _ in range(2):
+        with running({}) as jvm:
+            assert jvm.gateway.jvm.java.lang.System.getProperty("java.version")
