@@ -253,7 +253,8 @@ class QueryProbe:
             whole = [given + kept for given, kept in runs]
             if not any(are_split(twins, *left, are_one=are_one is True) for left in (given_out, whole)):
                 continue
-            shown = difference_told("job", whole[1] - whole[0], Counter())
+            more = given_out[1] - given_out[0]
+            shown = difference_told("job", more, Counter()) if more else "a state keeps both, and another keeps one"
             both = f"the keys {twins.key!r} and {twins.spelled!r} are one"
             message = f"{both} key to a part of the query, and two to another: {shown}"
             if are_one:

@@ -57,6 +57,7 @@ def _told(job: Callable[..., Any], schemas: str = "id STRING, at TIMESTAMP", row
         ("", "last_day(at)", ""),
         ("", "window(at, '30 days')", ""),
         ("", "window(at, '4 days')", ""),
+        ("", "window(at, '6 days')", ""),
         ("", "dayofmonth(at)", ""),
     ],
 )  # fmt: skip
