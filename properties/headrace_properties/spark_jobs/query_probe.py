@@ -253,8 +253,10 @@ class QueryProbe:
             whole = [given + kept for given, kept in runs]
             if not any(are_split(twins, *left, are_one=are_one is True) for left in (given_out, whole)):
                 continue
-            more = given_out[1] - given_out[0]
-            shown = difference_told("job", more, Counter()) if more else "a state keeps both, and another keeps one"
+            shown = "a state keeps both, and another keeps one"
+            if given_out[1] != given_out[0]:
+                more, fewer = given_out[1] - given_out[0], given_out[0] - given_out[1]
+                shown = difference_told("job", more, Counter() if more else fewer)
             both = f"the keys {twins.key!r} and {twins.spelled!r} are one"
             message = f"{both} key to a part of the query, and two to another: {shown}"
             if are_one:
