@@ -68,7 +68,7 @@ _CLICK_ERROR = typer.BadParameter.__mro__[
 
 
 class _Commands(UserDict[str, Any]):
-    """Commands by name. Each is imported only when used: importing all of them takes a second.
+    """The commands by name, each imported when it is used.
 
     Args:
         modules: the module of each command, or what a group is for, and its commands.
@@ -78,11 +78,11 @@ class _Commands(UserDict[str, Any]):
         super().__init__(modules)
 
     def __getitem__(self, name: str) -> TyperCommand | TyperGroup:
-        found = self.data[name]
-        if not isinstance(found, str):
-            purpose, modules = found
+        entry = self.data[name]
+        if not isinstance(entry, str):
+            purpose, modules = entry
             return _group(name, purpose, modules)
-        module, _, part = found.partition(":")
+        module, _, part = entry.partition(":")
         command: Any = get_command(import_module(f"headrace_cli.commands.{module}").app)
         command = command.commands[part] if part else command
         assert isinstance(command, TyperCommand | TyperGroup)
@@ -104,7 +104,7 @@ class _Headrace(TyperGroup):
         self.commands = _Commands({name: name for name in _ALONE} | _GROUPS)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find a command, also by its former word, and say then which word to use from now on."""
+        """Find a command, also by its former word, and note the word to use from now on."""
         if (now := _FORMER.get(args[0])) is not None:
             said = (
                 f"Note: headrace {args[0]} is headrace {now} now. The former word goes with the next release."

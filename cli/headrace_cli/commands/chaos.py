@@ -46,7 +46,7 @@ class Protection(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChaosFlags:
-    """Which faults strike, and what they strike."""
+    """The faults, and what they strike."""
 
     faults: Annotated[
         int, typer.Option(min=0, help="Number of faults; each strikes one part of the input.")

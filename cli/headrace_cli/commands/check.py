@@ -109,7 +109,7 @@ SchemaOption = Annotated[
 
 @dataclass(slots=True)
 class Checked:
-    """What became of a file.
+    """The verdicts on a file.
 
     Attributes:
         path: the file.
@@ -152,7 +152,7 @@ class Checked:
         }
 
     def document(self) -> dict[str, Any]:
-        """What ``--json`` prints."""
+        """Return it for ``--json``."""
         header, verdicts = self.reader.header, self.verdicts
         invariants = invariants_document(verdicts)
         for name, verdict in verdicts.items():
@@ -185,11 +185,11 @@ class Checked:
         print_lines(
             console, f"{self.path}: {header.pipeline}{on}, {counted(self.reader.number, 'line')}{ended}"
         )
-        told = {name: verdict for name, verdict in verdicts.items() if verdict != Unknown(NOT_TOLD)}
+        decided = {name: verdict for name, verdict in verdicts.items() if verdict != Unknown(NOT_TOLD)}
         print_heading(console, "Verdicts")
-        print_verdicts(console, told | dict.fromkeys(questions, Unknown("see below")))
-        if len(told) < len(verdicts):
-            rest = counted(len(verdicts) - len(told), "further invariant")
+        print_verdicts(console, decided | dict.fromkeys(questions, Unknown("see below")))
+        if len(decided) < len(verdicts):
+            rest = counted(len(verdicts) - len(decided), "further invariant")
             print_text(console, f"{rest} cannot be told from a History of records.", indent=2)
         print_questions(console, questions)
         print_violations(console, verdicts, witnesses=True)
@@ -273,7 +273,7 @@ def _judge(checked: Checked, *, follow: bool) -> None:
 
 
 def _pieces(checked: Checked) -> Iterator[None]:
-    """Judge the lines there are; yields now and then, and at their end."""
+    """Judge the lines of a file. Yield now and then, and at its end."""
     for number, line in checked.reader.lines():
         checked.judge.take(number, line)
         checked.ended |= isinstance(line, RunEnded | End)

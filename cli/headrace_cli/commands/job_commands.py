@@ -77,9 +77,9 @@ def serve(
 
 
 def _function(target: str) -> Callable[[], Any]:
-    _, found = load_named(target)
-    if not callable(found) or any(
-        parameter.default is parameter.empty for parameter in inspect.signature(found).parameters.values()
+    _, function = load_named(target)
+    if not callable(function) or any(
+        parameter.default is parameter.empty for parameter in inspect.signature(function).parameters.values()
     ):
         raise TargetError(
             target,
@@ -88,7 +88,7 @@ def _function(target: str) -> Callable[[], Any]:
         )
 
     def start() -> Any:
-        deployment = found()
+        deployment = function()
         if not all(hasattr(deployment, name) for name in ("progress", "await_termination", "stop")):
             from headrace.spark import SparkHostError  # noqa: PLC0415  needs PySpark
 

@@ -72,16 +72,16 @@ def mutants(
         return
     names_chosen = [mutant.name for mutant in chosen]
     with pools.pool() as jobs:
-        found, stopped_by = _hunt(names_chosen, seeds, jobs)
+        hunts, stopped_by = _hunt(names_chosen, seeds, jobs)
     show(
-        lambda: [_document(hunted) for hunted in found],
-        lambda console: _print_matrix(console, found),
+        lambda: [_document(hunted) for hunted in hunts],
+        lambda console: _print_matrix(console, hunts),
         as_json=as_json,
     )
     if stopped_by is not None:
-        error_console().print(f"Stopped by {stopped_by.name} after {len(found)} of {len(chosen)} mutants.")
+        error_console().print(f"Stopped by {stopped_by.name} after {len(hunts)} of {len(chosen)} mutants.")
         raise typer.Exit(128 + stopped_by)
-    survivors = [hunted for hunted in found if not hunted.killed or not hunted.activated]
+    survivors = [hunted for hunted in hunts if not hunted.killed or not hunted.activated]
     raise typer.Exit(ExitCode.VIOLATED if survivors else ExitCode.HOLDS)
 
 
@@ -95,15 +95,15 @@ def _chosen(names: list[str]) -> list[Mutant]:
 def _hunt(names: list[str], seeds: int, jobs: Jobs) -> tuple[list[Hunted], signal.Signals | None]:
     """Run the mutants until all are done or a signal arrives, which is returned, too; in the order of the names."""
     stopped_by = None
-    found: dict[str, Hunted] = {}
+    hunts: dict[str, Hunted] = {}
     with RunProgress("hunting") as progress:
         try:
             for hunted in hunt_all(names, seeds, jobs):
-                found[hunted.name] = hunted
-                progress.on_part("hunting", len(found), len(names))
+                hunts[hunted.name] = hunted
+                progress.on_part("hunting", len(hunts), len(names))
         except KeyboardInterrupt as stop:
             stopped_by = signal_of(stop)
-    return [found[name] for name in names if name in found], stopped_by
+    return [hunts[name] for name in names if name in hunts], stopped_by
 
 
 # Output
@@ -138,9 +138,9 @@ def _print_list(chosen: list[Mutant], *, as_json: bool) -> None:
     )
 
 
-def _print_matrix(console: Console, found: list[Hunted]) -> None:
+def _print_matrix(console: Console, hunts: list[Hunted]) -> None:
     table = plain_table("mutant", "breaks", "activated", "killed by", "runs", "faults")
-    for hunted in found:
+    for hunted in hunts:
         killed_by = ", ".join(hunted.killed_by) or "nothing: it survived"
         runs = f"{hunted.runs}, directed" if hunted.directed else str(hunted.runs)
         faults = "-" if hunted.faults is None else str(hunted.faults)
@@ -148,17 +148,17 @@ def _print_matrix(console: Console, found: list[Hunted]) -> None:
         table.add_row(hunted.name, ", ".join(hunted.breaks), activated, killed_by, runs, faults)
     print_table(console, table)
     console.print()
-    killed = [hunted for hunted in found if hunted.killed]
+    killed = [hunted for hunted in hunts if hunted.killed]
     console.print(
-        f"{sum(hunted.activated for hunted in found)} of {len(found)} mutants activated, {len(killed)} killed"
+        f"{sum(hunted.activated for hunted in hunts)} of {len(hunts)} mutants activated, {len(killed)} killed"
         f" by {len({oracle for hunted in killed for oracle in hunted.killed_by})} oracles"
     )
-    for hunted in found:
+    for hunted in hunts:
         if not hunted.killed:
             console.print(
                 f"{hunted.name} survived {hunted.runs} runs: {CATALOGUE[hunted.name].wrong}", soft_wrap=True
             )
-    if len(found) == 1 and killed:
+    if len(hunts) == 1 and killed:
         _print_kill(console, killed[0])
 
 

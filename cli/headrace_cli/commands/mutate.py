@@ -52,7 +52,7 @@ _EXAMPLES = """[bold]Examples[/]
 
 @dataclass(slots=True)
 class MutationReport:
-    """What the mutants came to.
+    """The results of all mutants.
 
     Attributes:
         target: the pipeline.
@@ -72,7 +72,7 @@ class MutationReport:
 
     @property
     def exit_code(self) -> int:
-        """Of the command: unknown if there was nothing to judge."""
+        """The command's exit code: unknown if there was nothing to judge."""
         if self.stopped_by is not None:
             return 128 + self.stopped_by
         if any(measured.survived for measured in self.found):
@@ -136,19 +136,19 @@ def mutate(
 
 
 def load_application(target: str, feed: str) -> Application:
-    """Get a pipeline's application, in whichever process."""
+    """Return a pipeline's application, in whichever process."""
     return load_target(target, feed).application
 
 
 def _modules(target: str, application: Application) -> Iterable[Any]:
-    """The modules of the user's that the pipeline is made from."""
+    """Return the user's modules from which the pipeline is made."""
     return user_modules([target.partition(":")[0], *modules_of(application)])
 
 
 def _in_workers(
     application: Application, modules: list[Module], surveyed: Iterable[SurveyedRun]
 ) -> list[CodeMutant]:
-    """Mutants of code that runs in workers, and of the computations' methods that no run has reached.
+    """Return mutants of code that runs in workers, and of the computations' methods that no run has reached.
 
     Neither what makes the input, nor the promises.
     """
@@ -168,8 +168,8 @@ def _in_workers(
 
 def print_result(console: Console, result: MutationReport) -> None:
     """Print the table by module, then the survivors with their place."""
-    found = result.found
-    if not found:
+    mutants = result.found
+    if not mutants:
         print_text(console, f"There is nothing to mutate in {result.target}.")
         return
     table = plain_table("module", "mutants", "killed", "survived", "unreached", "equivalent", "kill rate")
@@ -177,21 +177,21 @@ def print_result(console: Console, result: MutationReport) -> None:
         table.add_row(*(str(cell) for cell in row.values()))
     print_table(console, table)
     console.print()
-    unfit = sum(bool(measured.judgement.unfit) for measured in found)
+    unfit = sum(bool(measured.judgement.unfit) for measured in mutants)
     print_text(
         console,
-        f"{counted(len(found), 'mutant')} of {result.of:,}; killed by: {_killers(found) or 'nothing'}."
+        f"{counted(len(mutants), 'mutant')} of {result.of:,}; killed by: {_killers(mutants) or 'nothing'}."
         + (f" {unfit} cannot be imported and count for nothing." if unfit else ""),
     )
-    _print_survivors(console, [measured for measured in found if measured.survived])
-    for measured in found:
+    _print_survivors(console, [measured for measured in mutants if measured.survived])
+    for measured in mutants:
         if measured.reason and measured.killed:
             print_text(console, f"{_where(measured)} is noted as equivalent, but killed: remove the note.")
     for key in result.void:
         print_text(console, f"A note names nothing any more: {key.module}, {key.function}: {key.change}")
     if result.stopped_by is not None:
         print_text(
-            console, f"Stopped by {result.stopped_by.name} after {len(found)} of {result.count} mutants."
+            console, f"Stopped by {result.stopped_by.name} after {len(mutants)} of {result.count} mutants."
         )
 
 
@@ -204,24 +204,24 @@ def _rows(result: MutationReport) -> list[dict[str, str | int]]:
     return [*rows, _row("all", result.found)] if len(rows) > 1 else rows
 
 
-def _row(name: str, found: list[MutantResult]) -> dict[str, str | int]:
-    counting = [measured for measured in found if measured.counts]
+def _row(name: str, mutants: list[MutantResult]) -> dict[str, str | int]:
+    counting = [measured for measured in mutants if measured.counts]
     killed = sum(measured.killed for measured in counting)
     return {
         "module": name,
-        "mutants": len(found),
+        "mutants": len(mutants),
         "killed": killed,
         "survived": len(counting) - killed,
         "unreached": sum(measured.survived and not measured.reached for measured in counting),
-        "equivalent": sum(bool(measured.reason) and not measured.killed for measured in found),
+        "equivalent": sum(bool(measured.reason) and not measured.killed for measured in mutants),
         "kill_rate": f"{killed / len(counting):.0%}" if counting else "-",
     }
 
 
-def _killers(found: Iterable[MutantResult]) -> str:
+def _killers(mutants: Iterable[MutantResult]) -> str:
     """Say what fired first, and how often."""
     counts: dict[str, int] = {}
-    for measured in found:
+    for measured in mutants:
         for name in measured.judgement.killed_by[:1]:
             counts[name] = counts.get(name, 0) + 1
     ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -54,30 +54,30 @@ def recheck_command(
         today = load_pipeline(pipeline)
         progress.advance(0.0, "reading")
         recording = read_recording(history, today)
-        found = recheck(
+        result = recheck(
             recording,
             today,
             plans=plans,
             seed=seed,
             on_run=lambda runs: progress.advance(runs / (plans + 1)),
         )
-    code = _code(found)
+    code = _code(result)
     about = {"history": history, "pipeline": pipeline, "result": RESULT_WORDS[code]}
     show(
-        lambda: about | dataclasses.asdict(found),
-        lambda console: _print(console, history, pipeline, found, code),
+        lambda: about | dataclasses.asdict(result),
+        lambda console: _print(console, history, pipeline, result, code),
         as_json=as_json,
     )
     raise typer.Exit(code)
 
 
-def _code(found: Recheck) -> ExitCode:
-    if found.differences:
+def _code(result: Recheck) -> ExitCode:
+    if result.differences:
         return ExitCode.VIOLATED
-    return ExitCode.UNKNOWN if found.unknown else ExitCode.HOLDS
+    return ExitCode.UNKNOWN if result.unknown else ExitCode.HOLDS
 
 
-def _print(console: Console, history: Path, pipeline: str, found: Recheck, code: ExitCode) -> None:
+def _print(console: Console, history: Path, pipeline: str, result: Recheck, code: ExitCode) -> None:
     first, style = {
         ExitCode.VIOLATED: (f"VIOLATED: {pipeline} does not reproduce what was recorded", "bold red"),
         ExitCode.UNKNOWN: ("UNKNOWN: the recording does not tell everything", "yellow"),
@@ -85,25 +85,25 @@ def _print(console: Console, history: Path, pipeline: str, found: Recheck, code:
     print_text(console, first, style=style)
     print_text(
         console,
-        f"{history}: {counted(found.inputs, 'record')} of input, {counted(found.steps, 'step')} the same,"
-        f" {counted(found.runs, 'run')} compared",
+        f"{history}: {counted(result.inputs, 'record')} of input, {counted(result.steps, 'step')} the same,"
+        f" {counted(result.runs, 'run')} compared",
     )
-    for difference in found.differences:
+    for difference in result.differences:
         _print_difference(console, difference)
-    if found.by_order:
+    if result.by_order:
         print_text(
             console,
             "Every recorded step comes to the same, so the order or the time of arrival decides the outcome, or a timer that is"
             " set otherwise now. Code that depends on the order can say so: Pipeline.add(..., ordered=True).",
             indent=2,
         )
-    if found.unknown:
+    if result.unknown:
         print_heading(console, "Unknown")
-    for why in found.unknown:
+    for why in result.unknown:
         print_text(console, why, indent=2)
-    if found.declared:
+    if result.declared:
         print_heading(console, "Not compared")
-    for name, reason in found.declared:
+    for name, reason in result.declared:
         print_text(console, f"{name}: {reason}", indent=2)
 
 

@@ -98,14 +98,16 @@ def report(
     before = _to_update(output, size) if update else None
     files = _files(output, names, force=force or update)
     command = _command(names, size) if before is None else before.provenance.command
-    found = _measure(names, size, jobs or os.cpu_count() or 1, command)
+    measurements = _measure(names, size, jobs or os.cpu_count() or 1, command)
     if before is not None:
-        found = before.updated(found)
-    _write(found, output, files)
+        measurements = before.updated(measurements)
+    _write(measurements, output, files)
     if as_json:
-        print_document(msgspec.json.decode(found.to_bytes()))
+        print_document(msgspec.json.decode(measurements.to_bytes()))
     elif not files.failed:
-        output_console().print(f"{output}: {counted(len(found.measured), 'experiment')}", soft_wrap=True)
+        output_console().print(
+            f"{output}: {counted(len(measurements.measured), 'experiment')}", soft_wrap=True
+        )
     raise typer.Exit(files.code(ExitCode.HOLDS))
 
 
@@ -174,36 +176,36 @@ def _files(output: Path, names: list[str], *, force: bool) -> OutputFiles:
     return files
 
 
-def _write(found: ExperimentReport, output: Path, files: OutputFiles) -> None:
-    pictures = {_plot(output, experiment.name): draw(experiment) for experiment in found.measured}
+def _write(measurements: ExperimentReport, output: Path, files: OutputFiles) -> None:
+    pictures = {_plot(output, experiment.name): draw(experiment) for experiment in measurements.measured}
     measured = tuple(
         msgspec.structs.replace(experiment, plot_sha256=sha256(data))
-        for experiment, data in zip(found.measured, pictures.values(), strict=True)
+        for experiment, data in zip(measurements.measured, pictures.values(), strict=True)
     )
-    found = msgspec.structs.replace(found, measured=measured)
-    contents = pictures | {_data(output): found.to_bytes(), output: render(found).encode()}
+    measurements = msgspec.structs.replace(measurements, measured=measured)
+    contents = pictures | {_data(output): measurements.to_bytes(), output: render(measurements).encode()}
     for path, data in contents.items():
         files.write(path, "--output", write_bytes(data))
 
 
 def _check(output: Path, again: int, only: list[str], *, as_json: bool) -> None:
     _refuse_unknown(only)
-    found = _differences(output, again, only)
+    differences = _differences(output, again, only)
     if as_json:
-        print_document({"report": str(output), "problems": found})
+        print_document({"report": str(output), "problems": differences})
     else:
-        for problem in found or ["no differences from what the code computes"]:
+        for problem in differences or ["no differences from what the code computes"]:
             output_console().print(f"{output}: {problem}", soft_wrap=True)
-    raise typer.Exit(ExitCode.VIOLATED if found else ExitCode.HOLDS)
+    raise typer.Exit(ExitCode.VIOLATED if differences else ExitCode.HOLDS)
 
 
 def _differences(output: Path, again: int, only: list[str]) -> list[str]:
     """List differences: first in the files, then from running again."""
-    found = _read(output)
+    recorded = _read(output)
     try:
         text = output.read_text(encoding="utf-8")
         pictures = {
-            measured.name: sha256(_plot(output, measured.name).read_bytes()) for measured in found.measured
+            measured.name: sha256(_plot(output, measured.name).read_bytes()) for measured in recorded.measured
         }
     except OSError as error:
         raise _unreadable(error.filename, error.strerror or error) from error
@@ -211,15 +213,15 @@ def _differences(output: Path, again: int, only: list[str]) -> list[str]:
         raise _unreadable(output, error) from error
     differences = [
         f"line {number} contradicts the report's data: {line}"
-        for number, (line, wanted) in enumerate(_side_by_side(text, render(found)), 1)
+        for number, (line, wanted) in enumerate(_side_by_side(text, render(recorded)), 1)
         if line != wanted
     ]
     differences += [
         f"the picture of {measured.name} was changed"
-        for measured in found.measured
+        for measured in recorded.measured
         if pictures[measured.name] != measured.plot_sha256
     ]
-    return differences + list(problems(found, again, only))
+    return differences + list(problems(recorded, again, only))
 
 
 def _side_by_side(text: str, wanted: str) -> list[tuple[str, str]]:

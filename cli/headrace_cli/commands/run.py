@@ -86,14 +86,14 @@ class ReadingOptions:
 
     @property
     def of_lines(self) -> InputOptions:
-        """How lines are read."""
+        """The way to read lines."""
         slack_us = None if self.slack is None else round(self.slack * SECOND)
         return InputOptions(self.stream, self.key, self.timestamp, slack_us)
 
 
 @dataclass(frozen=True, slots=True)
 class WritingOptions:
-    """Where the output goes, and what it is compared with."""
+    """The places of the output, and what it is compared with."""
 
     output: Annotated[
         Path | None,
@@ -247,14 +247,14 @@ def _run(job: Job, host: HostName, options: HostOptions, beside: tuple[HostName,
     began = time.monotonic()
     with RunProgress(f"{job.name} on {host}") as progress:
         progress.advance(0.0, "reading the input")
-        given = job.input_for(host, *beside)
+        job_input = job.input_for(host, *beside)
         try:
-            found = HOSTS[host](job.pipeline, given.feed, options, progress)
+            outcome = HOSTS[host](job.pipeline, job_input.feed, options, progress)
         except UserCodeError as error:
             print_stop(error)
             raise typer.Exit(ExitCode.VIOLATED) from error
-    report = given.report(found.outputs) if given.report is not None else None
-    return Ran(job, host, options, given, found, time.monotonic() - began, report)
+    report = job_input.report(outcome.outputs) if job_input.report is not None else None
+    return Ran(job, host, options, job_input, outcome, time.monotonic() - began, report)
 
 
 def _compare(ran: Ran, compare: str | None, faults: int) -> None:

@@ -82,21 +82,23 @@ def run_scenario(
     if chart is not None:
         _check_chart(scenario, chart)
         files.claim(chart, "--chart")
-    told = _tell(scenario, without or "")
-    code = exit_code_of_run(told.verdicts)
-    subtitle = f"{scenario.source}; protocol: {told.protocol}"
+    scenario_run = _tell(scenario, without or "")
+    code = exit_code_of_run(scenario_run.verdicts)
+    subtitle = f"{scenario.source}; protocol: {scenario_run.protocol}"
     if as_json:
-        story = showing.document(told.history, told.verdicts, [told.pipeline])
-        print_document(_document(told, code) | story)
+        story = showing.document(scenario_run.history, scenario_run.verdicts, [scenario_run.pipeline])
+        print_document(_document(scenario_run, code) | story)
     else:
-        _print(told)
-        showing.print_story(output_console(), told.history, told.verdicts, [told.pipeline])
+        _print(scenario_run)
+        showing.print_story(
+            output_console(), scenario_run.history, scenario_run.verdicts, [scenario_run.pipeline]
+        )
     showing.save(
-        files, told.history, told.verdicts,
-        title=scenario.title, subtitle=subtitle, pipelines=[told.pipeline],
+        files, scenario_run.history, scenario_run.verdicts,
+        title=scenario.title, subtitle=subtitle, pipelines=[scenario_run.pipeline],
     )  # fmt: skip
-    if chart is not None and told.drawing is not None:
-        files.write(chart, "--chart", told.drawing.save)
+    if chart is not None and scenario_run.drawing is not None:
+        files.write(chart, "--chart", scenario_run.drawing.save)
     if not as_json:
         print_saved(output_console(), files.saved)
     raise typer.Exit(files.code(code))
@@ -126,35 +128,35 @@ def _tell(scenario: Scenario, without: str) -> ScenarioRun:
         raise typer.Exit(ExitCode.VIOLATED) from error
 
 
-def _print(told: ScenarioRun) -> None:
+def _print(scenario_run: ScenarioRun) -> None:
     console = output_console()
-    scenario = told.scenario
+    scenario = scenario_run.scenario
     print_text(console, scenario.title, style="bold")
-    print_text(console, f"{scenario.source}; protocol: {told.protocol}", style="dim")
+    print_text(console, f"{scenario.source}; protocol: {scenario_run.protocol}", style="dim")
     console.print()
     for paragraph in scenario.story.split("\n\n"):
         print_text(console, " ".join(paragraph.split()))
     console.print()
-    print_lines(console, told.timeline)
+    print_lines(console, scenario_run.timeline)
     print_heading(console, "What happened")
-    for sentence in told.conclusion:
+    for sentence in scenario_run.conclusion:
         print_text(console, sentence, indent=2)
     print_heading(console, "Invariants")
-    print_verdicts(console, told.verdicts)
-    print_violations(console, told.verdicts)
+    print_verdicts(console, scenario_run.verdicts)
+    print_violations(console, scenario_run.verdicts)
 
 
 def _summary(scenario: Scenario) -> dict[str, Any]:
     return fields_of(scenario, "name", "title", "source", "story")
 
 
-def _document(told: ScenarioRun, code: ExitCode) -> dict[str, Any]:
+def _document(scenario_run: ScenarioRun, code: ExitCode) -> dict[str, Any]:
     return {
-        **_summary(told.scenario),
-        "protocol": told.protocol,
+        **_summary(scenario_run.scenario),
+        "protocol": scenario_run.protocol,
         "result": RESULT_WORDS[code],
-        "digest": told.history.digest(),
-        "conclusion": told.conclusion,
-        "invariants": invariants_document(told.verdicts),
-        "timeline": told.timeline.splitlines(),
+        "digest": scenario_run.history.digest(),
+        "conclusion": scenario_run.conclusion,
+        "invariants": invariants_document(scenario_run.verdicts),
+        "timeline": scenario_run.timeline.splitlines(),
     }

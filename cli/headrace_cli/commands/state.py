@@ -92,19 +92,19 @@ def _codec(pipeline: str | None, computation: str | None) -> StateCodec | None:
     if pipeline is None or computation is None:
         return None
     with stdout_reserved():
-        found = load_pipeline(pipeline).computations.get(computation)
-    if found is None:
+        keeper = load_pipeline(pipeline).computations.get(computation)
+    if keeper is None:
         raise TargetError(
             pipeline, f"it has no computation {computation!r}", "Name the pipeline that the job runs"
         )
-    return found.state_codec
+    return keeper.state_codec
 
 
 def _rows(job: "JobState", computation: str, key: str | None, limit: int) -> "list[RowState]":
     if key is None:
         return list(islice(job.rows(computation), limit))
-    found = job.row(computation, key)
-    return [] if found is None else [found]
+    row = job.row(computation, key)
+    return [] if row is None else [row]
 
 
 def _value(data: bytes, codec: StateCodec | None) -> Any:

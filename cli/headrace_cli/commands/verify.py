@@ -96,7 +96,7 @@ _EXAMPLES = """[bold]Examples[/]
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """What to search, and how long."""
+    """The search and its limits."""
 
     how: Annotated[
         SearchKind,
@@ -169,7 +169,7 @@ class SearchOptions:
     code_timeout: CodeTimeoutOption = CALL_S
 
     def search(self, scope: Scope) -> Search:
-        """Return them in the search's own type.
+        """Return the options in the search's own type.
 
         Raises:
             OptionsError: there is no fault outside the model of a name.
@@ -251,7 +251,7 @@ def verify(
 
 @contextmanager
 def _offered(command: str, engine: Engine) -> Iterator[None]:
-    """Name the command that verifies a target on the real Spark to who hears within that the simulation cannot follow it.
+    """Where the simulation cannot follow a target, add the command that runs it on the real Spark to the error.
 
     Raises:
         CannotSimulateError: The simulation cannot.

@@ -29,7 +29,7 @@ AllowEffectOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """How user code is confined.
+    """The limits of user code.
 
     Attributes:
         limits: of each call.

@@ -1,4 +1,4 @@
-"""What is given on the command line, and would have no effect, is refused."""
+"""Refuse options that would have no effect on a target."""
 
 import enum
 from collections.abc import Iterator
@@ -16,17 +16,17 @@ from headrace_properties.target_kinds import (
 
 
 def refuse_unheeded_options(context: typer.Context, kind: TargetKind) -> None:
-    """Refuse what is given on the command line, and would have no effect on this kind of target.
+    """Refuse options of the command line that would have no effect on this kind of target.
 
     Raises:
         OptionsError: There is such an option.
 
     """
-    given = dict(_given(context))
+    options = dict(_given(context))
     if context.info_name == "replay":
-        refuse_unheeded(REPLAY_OPTIONS, given, kind)
+        refuse_unheeded(REPLAY_OPTIONS, options, kind)
     else:
-        refuse_unheeded(OPTIONS, given, kind, context.params.get("how", SearchKind.RANDOM))
+        refuse_unheeded(OPTIONS, options, kind, context.params.get("how", SearchKind.RANDOM))
 
 
 def _given(context: typer.Context) -> Iterator[tuple[str, object]]:

@@ -24,7 +24,7 @@ FailuresOption = Annotated[
 
 
 def memory(folder: Path | None, source: Source) -> Memory:
-    """Return where a command keeps failures, and complains if it cannot.
+    """Return a command's memory of failures, which warns where it cannot write.
 
     Args:
         folder: where; ``None``: in the current directory, unless that is a home directory.

@@ -43,7 +43,7 @@ def protocol_without(name: str | None) -> Protocol:
 
 
 def names_of(option: str) -> list[str]:
-    """Return the names in an option's value, which commas separate."""
+    """Split an option's value at its commas."""
     return [name.strip() for name in option.split(",") if name.strip()]
 
 

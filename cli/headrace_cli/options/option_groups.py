@@ -60,10 +60,10 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             else [parameter.replace(kind=parameter.KEYWORD_ONLY)]
         )
 
-    def run(**given: Any) -> None:
+    def run(**values: Any) -> None:
         for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
-        command(**given)
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(**values)
 
     functools.update_wrapper(run, command)
     del run.__wrapped__  # type: ignore[attr-defined]  # what it asks for is not what the command takes

@@ -1,4 +1,4 @@
-"""``--jobs`` and ``--master``: who shares the runs of a search."""
+"""``--jobs`` and ``--master``: the processes that share the runs of a search."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from headrace_properties.search.parallel import Jobs, cores
 
 @dataclass(frozen=True, slots=True)
 class PoolOptions:
-    """Who shares the runs."""
+    """The processes that share the runs."""
 
     jobs: Annotated[
         int | None,
@@ -47,7 +47,7 @@ class PoolOptions:
 
     @property
     def here(self) -> int:
-        """How many processes of this machine to use."""
+        """The number of processes to use on this machine."""
         return self.jobs or cores()
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""``headrace verify jobs/stream.py``: a program that starts queries, run as its owner runs it."""
+"""``headrace verify jobs/stream.py``: a program that starts queries, run as in production."""
 
 import enum
 import shlex
@@ -45,12 +45,12 @@ class SourceOfRows(enum.StrEnum):
 
 
 MOST_BATCHES = 3
-"""Choice: how many batches of its own sources a query runs, if nobody says: some minutes."""
+"""Choice: the default number of batches of its own sources that a query runs: some minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramOptions:
-    """What a program is run with, and where."""
+    """The environment of a program, and the engine that runs it."""
 
     module: Annotated[
         bool,
@@ -121,9 +121,9 @@ class ProgramOptions:
     ] = None
 
     def own_batches(self) -> int:
-        """Return how many batches of its own sources are run, at most; 0: other rows come in their place.
+        """Return the most batches of its own sources to run; 0: rows are drawn instead.
 
-        Raise `OptionsError` if what is given is of no use.
+        Raise `OptionsError` if an option would have no effect.
         """
         if self.source is SourceOfRows.DRAWN:
             if self.batches is not None:
@@ -135,7 +135,7 @@ class ProgramOptions:
 
     @property
     def let_through(self) -> tuple[str, ...]:
-        """What trials on the real Spark do outside them."""
+        """The effects that trials on the real Spark may have outside them."""
         return ("writes",) * self.allow_writes + ("network",) * self.allow_network
 
     def is_program(self, name: str) -> bool:
@@ -144,9 +144,11 @@ class ProgramOptions:
 
     def on_spark(self, name: str, schemas: Sequence[str], arguments: Sequence[str]) -> str:
         """Return the command that verifies a target with these schemas, or a program, on the real Spark."""
-        given = [word for schema in schemas for word in ("--schema", schema)]
+        schema_options = [word for schema in schemas for word in ("--schema", schema)]
         own = ["--", *arguments] if arguments else []
-        return shlex.join(["headrace", "verify", *["-m"] * self.module, name, *given, "--on", "spark", *own])
+        return shlex.join(
+            ["headrace", "verify", *["-m"] * self.module, name, *schema_options, "--on", "spark", *own]
+        )
 
     def script(self, name: str, arguments: Sequence[str]) -> "Script":
         """Return the program."""

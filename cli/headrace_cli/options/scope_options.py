@@ -36,7 +36,7 @@ class ScopeOptions:
 
     @property
     def scope(self) -> Scope:
-        """Return the scope in the search's own type.
+        """The scope in the search's own type.
 
         Raises:
             OptionsError: there is no fault of that kind.

@@ -14,7 +14,7 @@ from headrace_sim.spark.declares import Declares
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
-    """What is verified, besides its name, and what is known of it."""
+    """The target besides its name, and what is declared of it."""
 
     versions: Annotated[
         list[str] | None,
@@ -81,12 +81,12 @@ class TargetOptions:
 
     @property
     def meant(self) -> Declares:
-        """What it declares besides what its module does."""
+        """The declarations on the command line, besides those of its module."""
         return Declares(source=FeedSource(once=False if self.duplicates else None))
 
     @property
     def version(self) -> str:
-        """Return the version of a Spark job before, or "". Raise `OptionsError` if there are several."""
+        """The earlier version of a Spark job, or "". Raise `OptionsError` if there are several."""
         if self.versions and len(self.versions) > 1:
             raise OptionsError("version", ", ".join(self.versions), "one name: of the version before")
         return next(iter(self.versions or ()), "")

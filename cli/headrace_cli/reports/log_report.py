@@ -87,11 +87,14 @@ def _print(
                 console, f"{query.title}: batches that are not in the log, and not judged: {query.gaps:,}"
             )
     print_heading(console, "Verdicts")
-    told = {name: verdict for name, verdict in verdicts.items() if _message(verdict) not in {"", *UNREACHED}}
+    messages = {
+        name: verdict for name, verdict in verdicts.items() if _message(verdict) not in {"", *UNREACHED}
+    }
     print_verdicts(
-        console, verdicts | {name: Unknown("see below") for name in told if name not in violations(verdicts)}
+        console,
+        verdicts | {name: Unknown("see below") for name in messages if name not in violations(verdicts)},
     )
-    for name, verdict in told.items():
+    for name, verdict in messages.items():
         print_heading(
             console, f"{name}, {titles()[name]}: {'VIOLATED' if isinstance(verdict, Violated) else 'unknown'}"
         )

@@ -22,7 +22,7 @@ from headrace_properties.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Showing:
-    """How to show a run: in sentences, and in files; ``None``: not asked for."""
+    """The ways to show a run: in sentences, and in files; ``None``: not requested."""
 
     explain: Annotated[
         bool, typer.Option("--explain", help="Explain in sentences how the first rule was violated.")
@@ -93,7 +93,7 @@ class Showing:
         verdicts: Mapping[str, Verdict],
         pipelines: Sequence[Pipeline],
     ) -> dict[str, Any]:
-        """Return what this adds to ``--json``. ``pipelines``: have the codecs."""
+        """Return the additions to ``--json``. ``pipelines``: have the codecs."""
         return {"explanation": narrate(history, verdicts, pipelines=pipelines)} if self.explain else {}
 
     def print_story(

@@ -89,17 +89,17 @@ class SearchReport:
 
     @property
     def target(self) -> PipelineTarget:
-        """What was verified."""
+        """The target of the search."""
         return self.trials.target
 
     @property
     def verification(self) -> Verification:
-        """What the runs have shown."""
+        """The results of the runs."""
         return self.trials.verification
 
     @property
     def review(self) -> CodeReview | None:
-        """What is known of the user's code; none on a broken protocol."""
+        """The review of the user's code; ``None`` on a broken protocol."""
         return self.trials.code
 
     @property
@@ -118,51 +118,55 @@ class SearchReport:
 
     @property
     def _wrong(self) -> tuple[Finding, ...]:
-        """What user code by itself must not do."""
+        """Findings of what user code must not do by itself."""
         return () if self.review is None else self.review.of(FindingClass.VIOLATED)
 
     @property
     def _undeclared(self) -> tuple[Finding, ...]:
-        """What only the author can say of user code, and nothing allows."""
+        """Questions about user code to its author that nothing answers."""
         findings = self.trials.findings
         return tuple(finding for finding in findings if finding.finding_class is FindingClass.UNDECLARED)
 
     @property
     def _violated(self) -> list[str]:
-        """What is violated: first by the smallest failing run, then by the one that it was shrunk from."""
+        """The violations, first those of the smallest failing run, then those of the run from which it was shrunk."""
         failure = self.verification.failure
         smallest = [] if failure is None else list(failure.violations)
         return list(dict.fromkeys([*smallest, *violations(self.verification.verdicts)]))
 
     @property
     def _only_before_shrinking(self) -> list[str]:
-        """What is violated, but not by the smallest failing run."""
+        """The violations that the smallest failing run does not show."""
         failure = self.verification.failure
         return [] if failure is None else [name for name in self._violated if name not in failure.violations]
 
     @property
     def _titles(self) -> dict[str, str]:
-        """Return each promise's statement, by name."""
+        """Each promise's statement, by name."""
         return {promise.name: promise.title for promise in self.target.promises}
 
     @property
     def headline(self) -> str:
         """The result in a line."""
-        found = self.verification
+        verification = self.verification
         stopped = (
-            ["the run stopped with an error"] if found.failure is not None and not self._violated else []
+            ["the run stopped with an error"]
+            if verification.failure is not None and not self._violated
+            else []
         )
         violated = ", ".join([*map(headline_of, self._wrong), *self._violated, *stopped])
         if self.stopped_by is not None:
             when = ", while a failure was being shrunk" if self.shrinking else ""
             so_far = f"; VIOLATED so far: {violated}" if violated else ""
-            return f"{RESULT_WORDS[self.code].upper()} after {counted(found.runs, 'run')}{when}{so_far}"
+            return (
+                f"{RESULT_WORDS[self.code].upper()} after {counted(verification.runs, 'run')}{when}{so_far}"
+            )
         if self.session.result is Result.VIOLATED:
             return f"VIOLATED: {violated}"
-        unknown = ", ".join(found.unknown)
-        if self.session.result is Result.UNKNOWN and not found.exhausted:
-            assert found.exploration is not None
-            return f"UNKNOWN: nothing is violated {result_words(found.exploration)}"
+        unknown = ", ".join(verification.unknown)
+        if self.session.result is Result.UNKNOWN and not verification.exhausted:
+            assert verification.exploration is not None
+            return f"UNKNOWN: nothing is violated {result_words(verification.exploration)}"
         if self.session.result is not Result.HOLDS:
             asked = ", ".join(map(headline_of, self._undeclared))
             names = ", ".join(self.trials.unknown)
@@ -172,9 +176,9 @@ class SearchReport:
         what = "every invariant and promise" if self._titles else "every invariant"
         omitted = f"; not exercised: {unknown}" if unknown else ""
         omitted += f"; not compared: {', '.join(self._uncompared)}" if self._uncompared else ""
-        if found.exploration is not None:
-            return f"HOLDS: {what}, {result_words(found.exploration)}{omitted}"
-        holds = f"HOLDS: {what}, in {counted(found.runs, 'run')} with faults"
+        if verification.exploration is not None:
+            return f"HOLDS: {what}, {result_words(verification.exploration)}{omitted}"
+        holds = f"HOLDS: {what}, in {counted(verification.runs, 'run')} with faults"
         return f"{holds}{omitted or self._found_in_code}"
 
     @property
@@ -183,7 +187,7 @@ class SearchReport:
 
     @property
     def _found_in_code(self) -> str:
-        """Name the findings about user code that break no invariant."""
+        """The findings about user code that break no invariant."""
         verdicts = about(Concern.CODE, self.verification.verdicts)
         names = ", ".join(name for name, verdict in verdicts.items() if isinstance(verdict, Violated))
         return f"; but {names} is a finding about your code" if names else ""
@@ -195,28 +199,28 @@ class SearchReport:
             console: where to.
             verbose: with all tables, and the whole input of a failure.
         """
-        found = self.verification
+        verification = self.verification
         print_result(console, self.headline, self.code)
         names = ", then ".join([self.target.name, *self.target.versions])
         print_text(console, f"{names}, seed {self._seed}, protocol: {self.target.protocol.name}")
-        if found.exploration is not None:
+        if verification.exploration is not None:
             records = self.target.application.feed(self._seed).records
-            for line in scope_lines(found.exploration, self.target.application.pipeline, records):
+            for line in scope_lines(verification.exploration, self.target.application.pipeline, records):
                 print_text(console, line)
-        if found.events:
-            runs, events = counted(found.runs, "run"), counted(found.events, "event")
-            print_text(console, f"{runs} in which a fault struck, {found.idle:,} in which none did")
-            if found.feed_seeds:
-                print_text(console, _inputs(found, self.target.feed_name))
+        if verification.events:
+            runs, events = counted(verification.runs, "run"), counted(verification.events, "event")
+            print_text(console, f"{runs} in which a fault struck, {verification.idle:,} in which none did")
+            if verification.feed_seeds:
+                print_text(console, _inputs(verification, self.target.feed_name))
             print_text(console, f"{events} judged; {self.runs_per_second:.1f} runs a second")
             print_text(console, f"Assumed of the source: {self.target.feed_source.assumed}")
-        if found.ordering is not None:
-            print_text(console, _bound(found.ordering))
+        if verification.ordering is not None:
+            print_text(console, _bound(verification.ordering))
         for breach in self.trials.wanted.outside:
-            words = f"Outside the model: {breach.value} struck {counted(found.struck[breach.value], 'time')}"
+            words = f"Outside the model: {breach.value} struck {counted(verification.struck[breach.value], 'time')}"
             noticed = ", ".join(NOTICED_BY[breach])
             print_text(console, f"{words}. It breaks that {ASSUMPTIONS[breach]}; {noticed} should notice")
-        print_unseen(console, found)
+        print_unseen(console, verification)
         self._print_stated(console, verbose=verbose)
         self._print_findings(console, self._wrong)
         if self.review is not None and self.review.why_no_runs:
@@ -226,7 +230,7 @@ class SearchReport:
             print_text(console, words)
         for line in self.session.kept:
             print_text(console, f"Kept failure {line}")
-        print_dropped(console, found.dropped)
+        print_dropped(console, verification.dropped)
         if self.shrinking:
             words = "The failure below is not yet the smallest. The same command with the same --seed finds the failure again."
             print_text(console, words)
@@ -277,13 +281,13 @@ class SearchReport:
 
     def _print_protocol(self, console: Console, *, verbose: bool) -> None:
         """In one line, and in a table of what is wrong there, if something is; with all tables if they are wanted."""
-        found = self.verification
-        verdicts = about(Concern.PROTOCOL, found.verdicts)
+        verification = self.verification
+        verdicts = about(Concern.PROTOCOL, verification.verdicts)
         if not verdicts:
             return
         print_heading(console, "Protocol")
         hint = "" if verbose else " (--verbose shows tables)"
-        print_text(console, _protocol_words(found, verdicts) + hint, indent=2)
+        print_text(console, _protocol_words(verification, verdicts) + hint, indent=2)
         wrong = {
             name: verdict
             for name, verdict in verdicts.items()
@@ -296,14 +300,14 @@ class SearchReport:
             self._print_coverage(console)
 
     def _print_coverage(self, console: Console) -> None:
-        found = self.verification
-        struck = dict(sorted(found.struck.items()))
-        cases = {case: found.reached[case] for case in CASES}
-        _print_counts(console, "Faults that struck", struck, _kinds_that_never_struck(found))
+        verification = self.verification
+        struck = dict(sorted(verification.struck.items()))
+        cases = {case: verification.reached[case] for case in CASES}
+        _print_counts(console, "Faults that struck", struck, _kinds_that_never_struck(verification))
         _print_counts(console, "Interesting cases", cases, [case for case in CASES if not cases[case]])
-        if found.covered:
+        if verification.covered:
             print_heading(console, "Coverage: number of protocol steps at which each fault struck, by role")
-            print_table(console, _coverage_table(found), indent=2)
+            print_table(console, _coverage_table(verification), indent=2)
 
     def _print_failure(self, console: Console, *, verbose: bool) -> None:
         failure = self.verification.failure
@@ -346,33 +350,39 @@ class SearchReport:
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON."""
-        found = self.verification
+        verification = self.verification
         return {
             "pipeline": self.target.name,
             "versions": self.target.versions,
             "feed": self.target.feed_name,
             "assumed": self.target.feed_source.assumed,
             "seed": self._seed,
-            "feed_seeds": found.feed_seeds,
+            "feed_seeds": verification.feed_seeds,
             "protocol": self.target.protocol.name,
             "result": self._result,
-            "not_judged": [*found.unknown, *dict.fromkeys(str(finding.kind) for finding in self._undeclared)],
-            "runs": found.runs,
-            "idle_runs": found.idle,
-            "events": found.events,
+            "not_judged": [
+                *verification.unknown,
+                *dict.fromkeys(str(finding.kind) for finding in self._undeclared),
+            ],
+            "runs": verification.runs,
+            "idle_runs": verification.idle,
+            "events": verification.events,
             "elapsed_s": round(self.elapsed_s, 3),
             "runs_per_second": round(self.runs_per_second, 3),
-            "promises": invariants_document(about(Concern.PROMISES, found.verdicts), self._titles),
+            "promises": invariants_document(about(Concern.PROMISES, verification.verdicts), self._titles),
             **stated_document(self.target.promises, self._proposals()),
-            "invariants": invariants_document(about(Concern.PROTOCOL, found.verdicts)),
-            "findings": invariants_document(about(Concern.CODE, found.verdicts)),
-            "faults_struck": dict(sorted(found.struck.items())),
-            "dropped": dict(sorted(found.dropped.items())),
-            "interesting_cases": {case: found.reached[case] for case in CASES},
-            "coverage": [{**spot._asdict(), "times": times} for spot, times in sorted(found.covered.items())],
-            "exploration": scope_document(found.exploration),
-            "ordering": found.ordering and {**asdict(found.ordering), "least_chance": found.ordering.chance},
-            "unseen": unseen_document(found),
+            "invariants": invariants_document(about(Concern.PROTOCOL, verification.verdicts)),
+            "findings": invariants_document(about(Concern.CODE, verification.verdicts)),
+            "faults_struck": dict(sorted(verification.struck.items())),
+            "dropped": dict(sorted(verification.dropped.items())),
+            "interesting_cases": {case: verification.reached[case] for case in CASES},
+            "coverage": [
+                {**spot._asdict(), "times": times} for spot, times in sorted(verification.covered.items())
+            ],
+            "exploration": scope_document(verification.exploration),
+            "ordering": verification.ordering
+            and {**asdict(verification.ordering), "least_chance": verification.ordering.chance},
+            "unseen": unseen_document(verification),
             "kept_failures": self.session.kept,
             "failure": self._failure_document(),
             "code": None if self.review is None else self._review_document(self.review),
@@ -407,16 +417,16 @@ class SearchReport:
         }
 
 
-def _inputs(found: Verification, feed: str) -> str:
+def _inputs(verification: Verification, feed: str) -> str:
     """Describe the inputs of the runs."""
-    seeds = found.feed_seeds
-    made = counted(len(seeds), "input")
-    if len(seeds) == found.feeds_asked == 1:
-        return f"{made}: {feed}({seeds[0]})"
+    seeds = verification.feed_seeds
+    inputs = counted(len(seeds), "input")
+    if len(seeds) == verification.feeds_asked == 1:
+        return f"{inputs}: {feed}({seeds[0]})"
     named = ", ".join(f"{feed}({seed})" for seed in seeds)
-    if len(seeds) == found.feeds_asked:
-        return f"{made}: {feed}({seeds[0]}) to {feed}({seeds[-1]})"
-    return f"{made}: {named}; the other seeds up to {seeds[0] + found.feeds_asked - 1} make the same"
+    if len(seeds) == verification.feeds_asked:
+        return f"{inputs}: {feed}({seeds[0]}) to {feed}({seeds[-1]})"
+    return f"{inputs}: {named}; the other seeds up to {seeds[0] + verification.feeds_asked - 1} make the same"
 
 
 def _bound(ordering: Ordering) -> str:
@@ -442,7 +452,7 @@ def _print_counts(console: Console, heading: str, counts: dict[str, int], missin
         print_text(console, f"never: {', '.join(missing)}", indent=2)
 
 
-def _protocol_words(found: Verification, verdicts: Mapping[str, Verdict]) -> str:
+def _protocol_words(verification: Verification, verdicts: Mapping[str, Verdict]) -> str:
     """Sum up the protocol in a line."""
     names: dict[type[Verdict], list[str]] = {Holds: [], Violated: [], Unknown: []}
     for name, verdict in verdicts.items():
@@ -451,8 +461,8 @@ def _protocol_words(found: Verification, verdicts: Mapping[str, Verdict]) -> str
     words = [f"{held} invariants hold" if held != 1 else "1 invariant holds"]
     words += [f"violated: {', '.join(names[Violated])}"] if names[Violated] else []
     words += [f"not exercised: {', '.join(names[Unknown])}"] if names[Unknown] else []
-    steps = len({(spot.role, spot.step) for spot in found.covered})
-    kinds = len(KINDS) - len(_kinds_that_never_struck(found))
+    steps = len({(spot.role, spot.step) for spot in verification.covered})
+    kinds = len(KINDS) - len(_kinds_that_never_struck(verification))
     faults = f"{kinds} of {len(KINDS)} kinds of faults struck, at {counted(steps, 'protocol step')}"
     return f"{'; '.join(words)}; {faults}"
 
@@ -479,19 +489,19 @@ def _relation_words(verdict: Verdict) -> str:
             return f"unknown, {why.partition(';')[0]}"
 
 
-def _coverage_table(found: Verification) -> Table:
+def _coverage_table(verification: Verification) -> Table:
     """Faults by role; a cell has the number of different steps."""
-    roles = sorted({spot.role for spot in found.covered}, reverse=True)
-    steps = Counter((spot.fault, spot.role) for spot in found.covered)
+    roles = sorted({spot.role for spot in verification.covered}, reverse=True)
+    steps = Counter((spot.fault, spot.role) for spot in verification.covered)
     table = plain_table("fault", *roles)
-    for fault in sorted({spot.fault for spot in found.covered}):
+    for fault in sorted({spot.fault for spot in verification.covered}):
         table.add_row(fault, *[str(steps[fault, role] or "") for role in roles])
     return table
 
 
-def _kinds_that_never_struck(found: Verification) -> list[str]:
+def _kinds_that_never_struck(verification: Verification) -> list[str]:
     """Return the kinds that never took effect; one kind may have several names: ``noise_drop``, ``noise_delay``."""
-    struck = found.struck
+    struck = verification.struck
     return [
         kind
         for kind in KINDS.values()

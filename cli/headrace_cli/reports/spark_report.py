@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class SparkSearchReport:
-    """What was found in a Spark job or sink.
+    """The findings in a Spark job or sink.
 
     Attributes:
         trials: Of the job or sink, or of a program's queries.
@@ -190,7 +190,9 @@ def _proposals(part: "SparkTrials") -> tuple[Proposal, ...]:
 def _verdicts(part: "SparkTrials", asked: Mapping[str, str]) -> dict[str, Verdict]:
     """Return the verdict of each promise about a query."""
     broken = {
-        found.kind.name: found.verdict for found in part.findings if found.kind.family is Family.PROMISE
+        finding.kind.name: finding.verdict
+        for finding in part.findings
+        if finding.kind.family is Family.PROMISE
     }
     names = [promise.name for promise in part.target.promises]
     others = ((name, asked.get(name, "was not asked")) for name in names)

@@ -22,18 +22,18 @@ def print_proposals(console: Console, unsaid: str, proposals: Sequence[Proposal]
     """Print what nobody has said, and promises as code to paste. ``where``: the module that may make them."""
     print_lines(console, unsaid)
     if not proposals:
-        told = (
+        sentence = (
             "No promise is guessed from what it leaves. Write your own: how-to/promises in the documentation"
         )
-        print_lines(console, told)
+        print_lines(console, sentence)
         return
     names = sorted({proposal.code.partition("(")[0] for proposal in proposals})
     print_lines(console, f"What could be promised, in {where}:")
     print_lines(console, f"  from headrace_properties.promises import {', '.join(names)}")
     print_lines(console, "  promises = [")
     for proposal in proposals:
-        told = f"broken by this run: {proposal.broken}" if proposal.broken else "kept by this run"
-        print_lines(console, f"      {proposal.code},  # {told}")
+        sentence = f"broken by this run: {proposal.broken}" if proposal.broken else "kept by this run"
+        print_lines(console, f"      {proposal.code},  # {sentence}")
     print_lines(console, "  ]")
 
 

@@ -17,39 +17,42 @@ _STOPPED = {
 }
 
 
-def print_unseen(console: Console, found: Verification) -> None:
+def print_unseen(console: Console, verification: Verification) -> None:
     """Print how much of what can happen has probably not been seen."""
-    if found.stopped_for:
-        print_text(console, _STOPPED[found.stopped_for])
-    if not found.novelty.runs or found.exploration is not None:
+    if verification.stopped_for:
+        print_text(console, _STOPPED[verification.stopped_for])
+    if not verification.novelty.runs or verification.exploration is not None:
         return
-    shown = counted(found.novelty.things, "kind")
+    shown = counted(verification.novelty.things, "kind")
     print_text(
         console,
-        f"{shown} of behaviour seen; chance that the next run shows a new one: {_chance(found.novelty.chance)}",
+        f"{shown} of behaviour seen; chance that the next run shows a new one: {_chance(verification.novelty.chance)}",
     )
-    if found.code.things:
-        branches = counted(found.code.things, "branch").replace("branchs", "branches")
-        watched = counted(found.code.runs, "watched run")
-        news = f"chance that the next takes a new one: {_chance(found.code.chance)}"
+    if verification.code.things:
+        branches = counted(verification.code.things, "branch").replace("branchs", "branches")
+        watched = counted(verification.code.runs, "watched run")
+        news = f"chance that the next takes a new one: {_chance(verification.code.chance)}"
         print_text(console, f"{branches} of your code taken in {watched}; {news}")
 
 
-def print_unreached(console: Console, found: Verification) -> None:
+def print_unreached(console: Console, verification: Verification) -> None:
     """List the lines of user code that no watched run reached."""
-    for file, lines in groupby(found.unreached, lambda place: place[0]):
+    for file, lines in groupby(verification.unreached, lambda place: place[0]):
         named = ", ".join(line_ranges(line for _, line in lines))
         print_text(console, f"{shown_path(file)}: no watched run reached line {named}", indent=2)
 
 
-def unseen_document(found: Verification) -> dict[str, Any]:
+def unseen_document(verification: Verification) -> dict[str, Any]:
     """Return it for ``--json``."""
     return {
-        "behaviour": {"seen": found.novelty.things, **fields_of(found.novelty, "chance", "curve")},
-        "branches": {"seen": found.code.things, **fields_of(found.code, "chance", "curve")},
-        "watched_runs": found.code.runs,
-        "unreached_lines": [{"file": file, "line": line} for file, line in found.unreached],
-        "stopped_for": found.stopped_for,
+        "behaviour": {
+            "seen": verification.novelty.things,
+            **fields_of(verification.novelty, "chance", "curve"),
+        },
+        "branches": {"seen": verification.code.things, **fields_of(verification.code, "chance", "curve")},
+        "watched_runs": verification.code.runs,
+        "unreached_lines": [{"file": file, "line": line} for file, line in verification.unreached],
+        "stopped_for": verification.stopped_for,
     }
 
 

@@ -47,7 +47,7 @@ _NO_STORY = "no explanation or diagram is available"
 def rerun_pipeline(
     replay: ReplayFile, source: PipelineSource, trial: PipelineTrial | CodeTrial, options: ReplayOptions
 ) -> Rerun:
-    """Make a trial of a pipeline, or of its code by itself, again.
+    """Repeat a trial of a pipeline, or of its code by itself.
 
     Args:
         replay: what was recorded.
@@ -71,9 +71,9 @@ def rerun_pipeline(
     wrong = missing_records(feed, trial.kept) if plan is None else implausible(plan, feed, trial.kept)
     if wrong:
         raise HistoryFormatError("replay file", str(options.path), wrong)
-    made = target.application.input_of(trial)
-    said = _Subject(replay, target, tuple(describe_input(target.pipeline, made)), trial.feed_seed)
-    changes = replay.changes(input_digest(made))
+    input_ = target.application.input_of(trial)
+    said = _Subject(replay, target, tuple(describe_input(target.pipeline, input_)), trial.feed_seed)
+    changes = replay.changes(input_digest(input_))
     if isinstance(trial, CodeTrial):
         return _look(said, trial, changes, options)
     return _run(said, trial, changes, options)
@@ -81,7 +81,7 @@ def rerun_pipeline(
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """What is said of any trial of a pipeline: ``records`` has a line for each record of its input."""
+    """The description of any trial of a pipeline: ``records`` has a line for each record of its input."""
 
     replay: ReplayFile
     target: PipelineTarget
@@ -109,12 +109,12 @@ class _Subject:
 
 
 def _look(said: _Subject, trial: CodeTrial, changes: tuple[str, ...], options: ReplayOptions) -> Rerun:
-    """Look at the code again."""
+    """Repeat a look at the code."""
     kinds = said.replay.kinds
     again = shown_again(said.target.application, trial, kinds)
-    found = again.verdicts
-    identical = {kind.name for kind in found} == {kind.name for kind in kinds}
-    named: dict[str, Verdict] = {kind.title: verdict for kind, verdict in found.items()}
+    verdicts = again.verdicts
+    identical = {kind.name for kind in verdicts} == {kind.name for kind in kinds}
+    named: dict[str, Verdict] = {kind.title: verdict for kind, verdict in verdicts.items()}
 
     def tell(console: Console) -> None:
         shows = "It shows as recorded" if identical else "It does not show as recorded"
@@ -127,12 +127,12 @@ def _look(said: _Subject, trial: CodeTrial, changes: tuple[str, ...], options: R
             print_heading(console, f"This is your code by itself: {_NO_STORY}")
 
     document = said.document | {"identical": identical, "invariants": invariants_document(named)}
-    return Rerun(tuple(found), changes, lambda: document, tell)
+    return Rerun(tuple(verdicts), changes, lambda: document, tell)
 
 
 @dataclass(slots=True)
 class _Run:
-    """A run of a cluster that was made again.
+    """A repeated run of a cluster.
 
     Attributes:
         said: what is said of any trial.
@@ -220,7 +220,7 @@ class _Run:
 
 
 def _run(said: _Subject, trial: PipelineTrial, changes: tuple[str, ...], options: ReplayOptions) -> Rerun:
-    """Make a run of the cluster again."""
+    """Repeat a run of the cluster."""
     run, target = _Run(said, trial, options), said.target
     try:
         with call_time_limited(options.limits):
@@ -246,7 +246,7 @@ def _run(said: _Subject, trial: PipelineTrial, changes: tuple[str, ...], options
 
 
 def _check_promises_are_there(replay: ReplayFile, verdicts: Mapping[str, Verdict]) -> None:
-    """Refuse to say that a promise is kept that the module no longer makes."""
+    """Refuse to judge a promise that the module no longer makes."""
     gone = [name for name in replay.found.get(Family.PROMISE, {}) if name not in verdicts]
     if gone:
         problem = f"the file records a violation of {gone[0]!r}, which the module no longer promises"

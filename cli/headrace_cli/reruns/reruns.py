@@ -20,7 +20,7 @@ from headrace_properties.search.limits import CodeLimits
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """How a recorded trial is made again, and what is shown of it.
+    """The options for repeating a recorded trial.
 
     Attributes:
         path: of its file.
@@ -49,7 +49,7 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """A recorded trial that was made again.
+    """A recorded trial, repeated.
 
     Attributes:
         kinds: what it shows now, the cause first.
@@ -76,7 +76,7 @@ class Rerun:
 
 
 def print_headline(console: Console, rerun: Rerun, replay: ReplayFile) -> None:
-    """Print what has come of what was recorded."""
+    """Print whether the recorded failure shows again."""
     if rerun.kinds:
         said = (
             f"{'VIOLATED' if rerun.code is ExitCode.VIOLATED else 'UNDECLARED'} again: {shown(rerun.kinds)}"

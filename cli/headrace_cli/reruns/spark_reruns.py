@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def rerun_spark(
     replay: ReplayFile, source: SparkSource, trial: QueryTrial | SinkTrial, options: ReplayOptions
 ) -> Rerun:
-    """Make a trial of a Spark job or a sink again.
+    """Repeat a trial of a Spark job or a sink.
 
     Args:
         replay: what was recorded.
@@ -46,26 +46,26 @@ def rerun_spark(
     again, showing = Again(replay, trial, replace(loaded, limits=options.limits)), options.showing
     if again.wrong:
         raise HistoryFormatError("replay file", str(options.path), again.wrong)
-    found, explanation = again.finding, None
+    finding, explanation = again.finding, None
     if showing.explain or showing.html is not None:
         explanation = again.explanation()
     document = {
         "target": source.name,
         "recorded": {kind.title: replay.found[kind.family][kind.name] for kind in replay.kinds},
-        "finding": None if found is None else finding_document(found),
+        "finding": None if finding is None else finding_document(finding),
     }
     return Rerun(
-        () if found is None else (found.kind,),
+        () if finding is None else (finding.kind,),
         again.changes,
         lambda: document | ({"explanation": explanation} if showing.explain else {}),
         partial(
             _tell,
             replay,
-            found,
+            finding,
             tuple(again.of_another_release.values()),
             explanation if showing.explain else None,
         ),
-        partial(_save, source.name, found, explanation, showing.html),
+        partial(_save, source.name, finding, explanation, showing.html),
     )
 
 
@@ -94,36 +94,40 @@ def _loaded(
     script = replace(script, schemas=source.schemas)
     module = options.context.with_resource(surroundings(script))
     run, laboratory, is_read = read_program(script, module, engine and replace(engine, script=script))
-    given = ProgramInput(feed_name=source.feed, keys=source.keys, samples=source.samples)
-    target = program_of(script, run, given, seed, source.query).queries[source.query]
+    program_input = ProgramInput(feed_name=source.feed, keys=source.keys, samples=source.samples)
+    target = program_of(script, run, program_input, seed, source.query).queries[source.query]
     if source.version:
         target = replace(target, earlier=earlier_of_program(source.version, script, source.query))
-    return in_laboratory(target, source.query, run, given, laboratory, is_read=is_read)
+    return in_laboratory(target, source.query, run, program_input, laboratory, is_read=is_read)
 
 
 def _tell(
     replay: ReplayFile,
-    found: Finding | None,
+    finding: Finding | None,
     versions: tuple[str, ...],
     explanation: "Explanation | None",
     console: Console,
 ) -> None:
-    lines = [*([] if found is None else [f"  {found}"]), *versions]
-    if found is not None and not replay.shows(found.kind):
+    lines = [*([] if finding is None else [f"  {finding}"]), *versions]
+    if finding is not None and not replay.shows(finding.kind):
         lines.append(f"Recorded was: {', '.join(kind.title for kind in replay.kinds)}")
     for line in (*lines, *(explanation.paragraphs() if explanation else ())):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _save(
-    name: str, found: Finding | None, explanation: "Explanation | None", path: Path | None, files: OutputFiles
+    name: str,
+    finding: Finding | None,
+    explanation: "Explanation | None",
+    path: Path | None,
+    files: OutputFiles,
 ) -> None:
     """Save the page with both runs, if it is asked for."""
     if path is None:
         return
     from headrace_properties.spark_jobs.side_by_side import side_by_side_html  # noqa: PLC0415  it needs PySpark
 
-    said = "Nothing is violated." if found is None else f"{found.kind.title}: {found}"
+    said = "Nothing is violated." if finding is None else f"{finding.kind.title}: {finding}"
     runs, difference = (explanation.runs, explanation.difference) if explanation else ((), ())
     page = side_by_side_html(runs, title=name, said=said, difference=difference)
     files.write(path, "--html", write_bytes(page.encode()))

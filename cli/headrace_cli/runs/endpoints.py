@@ -36,7 +36,7 @@ _COMPUTATION_METRICS: tuple[tuple[str, str, str, Callable[[ComputationProgress],
 
 @contextmanager
 def endpoints(host: str, port: int, status: "Callable[[], Status]") -> Iterator[int]:
-    """Answer within, and yield the port.
+    """Answer requests within, and yield the port.
 
     Args:
         host: address to listen on.
@@ -49,7 +49,7 @@ def endpoints(host: str, port: int, status: "Callable[[], Status]") -> Iterator[
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            """Answer."""
+            """Answer a request."""
             code, kind, text = answer(self.path.partition("?")[0], status())
             body = text.encode()
             self.send_response(code)
@@ -79,7 +79,7 @@ def endpoints(host: str, port: int, status: "Callable[[], Status]") -> Iterator[
 def answer(path: str, status: "Status") -> tuple[HTTPStatus, str, str]:
     """Return code, content type and text of the answer to a request."""
     phase = status.phase.value
-    told = phase if status.error is None else f"{phase}; last error: {status.error}"
+    state = phase if status.error is None else f"{phase}; last error: {status.error}"
     match path:
         case "/healthz":
             is_well = phase not in ("failed", "stopped")
@@ -89,7 +89,7 @@ def answer(path: str, status: "Status") -> tuple[HTTPStatus, str, str]:
             return HTTPStatus.OK, _METRICS, metrics_text(status)
         case _:
             return HTTPStatus.NOT_FOUND, _TEXT, "There are /healthz, /readyz and /metrics\n"
-    return HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, f"{told}\n"
+    return HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, f"{state}\n"
 
 
 def metrics_text(status: "Status") -> str:
@@ -105,11 +105,11 @@ def metrics_text(status: "Status") -> str:
             f"headrace_{name} {value}",
         ]
     for name, kind, text, of in _COMPUTATION_METRICS:
-        found = [(row.name, of(row)) for row in status.progress]
+        values = [(row.name, of(row)) for row in status.progress]
         lines += [f"# HELP headrace_{name} {text}", f"# TYPE headrace_{name} {kind}"]
         lines += [
             f'headrace_{name}{{computation="{_escaped(computation)}"}} {value}'
-            for computation, value in found
+            for computation, value in values
             if value is not None
         ]
     return "\n".join(lines) + "\n"

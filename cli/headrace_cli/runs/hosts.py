@@ -155,7 +155,7 @@ def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: R
 
 
 class _HistoryReader:
-    """Consumes a run's History piece by piece and discards it, so a long run needs little more memory than a short one.
+    """A consumer that reads a run's History piece by piece and discards it: a long run needs little more memory than a short one.
 
     Attributes:
         judge: all checkers.

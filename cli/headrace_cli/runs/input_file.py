@@ -54,7 +54,7 @@ class InputError(HeadraceError):
 
 @dataclass(frozen=True, slots=True)
 class InputOptions:
-    """How to read the lines.
+    """The way to read the lines.
 
     Attributes:
         stream: where records go that do not say; ``None``: the first injector's first output.
@@ -129,11 +129,11 @@ def _lines(path: Path, options: InputOptions, injectors: dict[str, str]) -> Iter
         raise InputError(str(path), 0, f"cannot be read: {error.strerror or error}") from error
     with file:
         is_table = path.suffix.lower() in _TABLES
-        for number, given in _rows(path, file, options) if is_table else enumerate(file, 1):
-            if not isinstance(given, bytes) or given.strip():
+        for number, row in _rows(path, file, options) if is_table else enumerate(file, 1):
+            if not isinstance(row, bytes) or row.strip():
                 try:
-                    found = _object(given) if isinstance(given, bytes) else given
-                    yield _line(number, found, options, injectors)
+                    fields = _object(row) if isinstance(row, bytes) else row
+                    yield _line(number, fields, options, injectors)
                 except ValueError as error:
                     raise InputError(str(path), number, str(error)) from error
 
@@ -217,32 +217,34 @@ def _check_text(path: Path, table: Any) -> None:
 
 def _object(text: bytes) -> dict[str, Any]:
     try:
-        found = read_json(text, msgspec.json.decode)
+        fields = read_json(text, msgspec.json.decode)
     except JsonError as error:
         raise ValueError(f"this is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"a JSON object is expected, not {_kind(found)}")  # noqa: TRY004  the caller turns it into an InputError
+    if not isinstance(fields, dict):
+        raise ValueError(f"a JSON object is expected, not {_kind(fields)}")  # noqa: TRY004  the caller turns it into an InputError
     if (name := repeated_name(text)) is not None:
         raise ValueError(f"it has the field {name!r} twice. Write each field once")
-    return found
+    return fields
 
 
-def _line(number: int, found: dict[str, Any], options: InputOptions, injectors: dict[str, str]) -> _InputLine:
+def _line(
+    number: int, fields: dict[str, Any], options: InputOptions, injectors: dict[str, str]
+) -> _InputLine:
     """Read a line's object; raise `ValueError` with the problem if it is malformed."""
     enveloped = options.timestamp_field is None
-    data = _bytes(found["value_base64"]) if enveloped and "value_base64" in found else None
-    value = found.get("value") if enveloped else found
-    if enveloped and data is None and "value" not in found:
+    data = _bytes(fields["value_base64"]) if enveloped and "value_base64" in fields else None
+    value = fields.get("value") if enveloped else fields
+    if enveloped and data is None and "value" not in fields:
         raise ValueError(
             'it has no "value"; write {"value": ..., "timestamp": ...}, or name the field: --timestamp FIELD'
         )
-    key = _field(value, options.key_field) if options.key_field is not None else found.get("key", "")
+    key = _field(value, options.key_field) if options.key_field is not None else fields.get("key", "")
     if not enveloped and options.key_field is None:
         key = ""
-    stream = found.get("stream", options.stream) if enveloped else options.stream
-    arrived = _time(found["arrived"], "arrived") if enveloped and "arrived" in found else None
+    stream = fields.get("stream", options.stream) if enveloped else options.stream
+    arrived = _time(fields["arrived"], "arrived") if enveloped and "arrived" in fields else None
     timestamp_us = _time(
-        _field(found, options.timestamp_field or "timestamp"), options.timestamp_field or "timestamp"
+        _field(fields, options.timestamp_field or "timestamp"), options.timestamp_field or "timestamp"
     )
     return _InputLine(number, _stream(stream, injectors), _key(key), data, value, timestamp_us, arrived)
 

@@ -20,7 +20,7 @@ from headrace_scenarios.shipped import JOBS, SHORT_NAMES, JobInput
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A pipeline, and where its input comes from.
+    """A pipeline and the source of its input.
 
     Attributes:
         name: as the user wrote it.
@@ -80,5 +80,5 @@ def load_job(
         from_file = JobInput(read_input(path, pipeline, reading))
         return Job(name, pipeline, lambda *_: from_file, load_promises(name))
     target = load_target(name, feed or DEFAULT_FEED)
-    made = JobInput(target.feed(seed))
-    return Job(name, target.pipeline, lambda *_: made, target.promises)
+    drawn = JobInput(target.feed(seed))
+    return Job(name, target.pipeline, lambda *_: drawn, target.promises)

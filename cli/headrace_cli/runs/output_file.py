@@ -84,7 +84,7 @@ def write_outputs(path: Path, outputs: Counter[Emitted], pipeline: Pipeline, fil
 
 def _file_name(stream: str) -> str:
     """Turn a stream's name, which may be any text, into a file's name that stays in its directory."""
-    name = re.sub(r"[/\\:%\x00-\x1f\x7f]", lambda found: quote(found[0], safe=""), stream)
+    name = re.sub(r"[/\\:%\x00-\x1f\x7f]", lambda match: quote(match[0], safe=""), stream)
     data = name.encode()
     if len(data) <= _LONGEST_NAME:
         return name

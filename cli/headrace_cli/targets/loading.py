@@ -55,14 +55,14 @@ def load_target(
     feed_of = _feed_function(name, module, pipeline, feed_name)
     deployed = {version: load_pipeline(version) for version in versions}
     check_versions((pipeline, *deployed.values()))
-    found = _promises(name, module, (pipeline, *deployed.values()), promises)
+    kept = _promises(name, module, (pipeline, *deployed.values()), promises)
     return pipeline_target(
         name,
         pipeline,
         feed_of,
         feed_name=feed_name,
         versions=deployed,
-        promises=found,
+        promises=kept,
         limits=limits,
         protocol=protocol,
         feed_source=source_in(module),
@@ -83,15 +83,15 @@ def load_promises(name: str) -> tuple[Promise, ...]:
 def _promises(
     name: str, module: ModuleType, pipelines: Sequence[Pipeline], wanted: Sequence[str]
 ) -> tuple[Promise, ...]:
-    found = getattr(module, PROMISES, ())
-    if not isinstance(found, list | tuple):
-        problem = f"{PROMISES!r} is a {type(found).__name__}, not a list of promises"
+    declared = getattr(module, PROMISES, ())
+    if not isinstance(declared, list | tuple):
+        problem = f"{PROMISES!r} is a {type(declared).__name__}, not a list of promises"
         raise TargetError(name, problem, f"Write {PROMISES} = [...] with promises, or give it another name")
-    return picked(name, check_promises(found, pipelines), wanted)
+    return picked(name, check_promises(declared, pipelines), wanted)
 
 
 def picked(name: str, promises: Sequence[Promise], wanted: Sequence[str]) -> tuple[Promise, ...]:
-    """Return the promises that are asked for by name; if none is, all.
+    """Return the promises of these names; without names, all.
 
     Raises:
         TargetError: there is none of a name.
@@ -108,7 +108,7 @@ def picked(name: str, promises: Sequence[Promise], wanted: Sequence[str]) -> tup
 
 
 def load_pipeline(name: str) -> Pipeline:
-    """Import a pipeline whose input comes from elsewhere.
+    """Import a pipeline that gets its input from elsewhere.
 
     Args:
         name: ``MODULE:PIPELINE``. The current directory is searched first.
@@ -121,7 +121,7 @@ def load_pipeline(name: str) -> Pipeline:
 
 
 def load_named(name: str) -> tuple[ModuleType, object]:
-    """Import a module, and return it and what it calls so.
+    """Import a module, and return it with its attribute of a name.
 
     Args:
         name: ``MODULE:NAME``. The current directory is searched first.
@@ -145,16 +145,16 @@ def is_spark_job(name: str) -> bool:
     module_name, attribute = _split(name)
     speaks_of_spark = _speaks_of_spark(module_name)
     with _without_java() if speaks_of_spark else nullcontext():
-        found = getattr(_import(name, module_name), attribute, None)
+        target = getattr(_import(name, module_name), attribute, None)
     jobs = sys.modules.get("headrace_sim.spark.spark_job")  # not loaded: then it is no SparkJob
-    if jobs is not None and isinstance(found, jobs.SparkJob):
+    if jobs is not None and isinstance(target, jobs.SparkJob):
         return True
-    if not inspect.isfunction(found):
+    if not inspect.isfunction(target):
         return False
     from headrace_sim.spark.client.parameters import takes_sessions_alone  # noqa: PLC0415  seldom needed
 
-    named = "spark" in inspect.signature(found).parameters
-    return (named or speaks_of_spark) and takes_sessions_alone(found)
+    named = "spark" in inspect.signature(target).parameters
+    return (named or speaks_of_spark) and takes_sessions_alone(target)
 
 
 def is_pipeline(name: str) -> bool:
@@ -167,10 +167,10 @@ def _speaks_of_spark(module_name: str) -> bool:
     """Return whether PySpark is installed, and the module's text names it."""
     search_here()
     try:
-        found = importlib.util.find_spec(module_name)
+        spec = importlib.util.find_spec(module_name)
     except (ImportError, ValueError):  # who imports it tells what is wrong
-        found = None
-    source = Path(found.origin) if found is not None and found.has_location and found.origin else None
+        spec = None
+    source = Path(spec.origin) if spec is not None and spec.has_location and spec.origin else None
     named = source is not None and b"pyspark" in source.read_bytes()
     return named and importlib.util.find_spec("pyspark") is not None
 
@@ -196,8 +196,8 @@ def load_named_promises(name: str) -> tuple[Promise, ...]:
         raise TargetError(
             name, "this is not MODULE:PROMISES", "Write a module's name and a list's: my_job:promises"
         )
-    found = getattr(_import(name, module_name), attribute, None)
-    promises = found if isinstance(found, list | tuple) else [found]
+    value = getattr(_import(name, module_name), attribute, None)
+    promises = value if isinstance(value, list | tuple) else [value]
     for promise in promises:
         if not isinstance(promise, Promise):
             problem = f"{promise!r:.60} is not a promise"
@@ -294,13 +294,13 @@ def _pipelines_of(module: ModuleType) -> str:
 def _feed_function(
     name: str, module: ModuleType, pipeline: Pipeline, feed_name: str
 ) -> Callable[[int], object]:
-    found = feed_function(pipeline, getattr(module, feed_name, None))
+    source = feed_function(pipeline, getattr(module, feed_name, None))
     wanted = _NEED_FEED.format(name=feed_name)
-    if found is None:
+    if source is None:
         problem = f"module {module.__name__!r} has no function {feed_name!r} that makes the input"
         raise TargetError(name, problem, f"Write one, {wanted}, or name another with --feed")
-    if not callable(found):
-        problem = f"{feed_name!r} is a {type(found).__name__}, not a function that makes the input"
+    if not callable(source):
+        problem = f"{feed_name!r} is a {type(source).__name__}, not a function that makes the input"
         raise TargetError(name, problem, f"Write one, {wanted}, or name another with --feed")
-    function: Callable[[int], object] = found
+    function: Callable[[int], object] = source
     return function

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def spark_trials(
     name: str, search: Search, options: TargetOptions, limits: CodeLimits, laboratory: "Laboratory | None"
 ) -> "SparkTrials":
-    """Load a Spark job or sink, and say how it is tried.
+    """Load a Spark job or sink, and return its trials.
 
     Args:
         name: ``MODULE:FUNCTION`` or ``MODULE:JOB``.
@@ -79,7 +79,7 @@ def program_trials(
     limits: CodeLimits,
     laboratory: "Laboratory | None",
 ) -> "ProgramTrials":
-    """Run a program, and say how its queries are tried.
+    """Run a program, and return the trials of its queries.
 
     Args:
         script: The program.
@@ -99,7 +99,7 @@ def program_trials(
     from headrace_properties.spark_jobs.programs import ProgramInput  # noqa: PLC0415
 
     names = names_of(options.allow)
-    given = ProgramInput(
+    program_input = ProgramInput(
         feed_name=options.feed,
         keys=keys_named(options.keys or ()),
         declares=options.meant,
@@ -113,7 +113,7 @@ def program_trials(
         laboratory=laboratory,
         version=options.version,
     )
-    trials = trials_of_program(script, module, given, how, query)
+    trials = trials_of_program(script, module, program_input, how, query)
     for part in trials.parts:
         part.target = dataclasses.replace(
             part.target, promises=picked(script.name, part.target.promises, options.promise or ())
@@ -132,7 +132,7 @@ def load_spark_target(
     laboratory: "Laboratory | None" = None,
     version: str = "",
 ) -> "SparkTarget":
-    """Import a Spark job or sink, or a pipeline that the real Spark hosts, and what it is tried with.
+    """Import a Spark job or sink, or a pipeline that the real Spark hosts, and the input of its trials.
 
     Args:
         name: ``MODULE:NAME``.
@@ -157,10 +157,10 @@ def load_spark_target(
 
         raise
     with connected(ModuleSession()):  # for modules that get a session when they are imported
-        module, found = load_named(name)
-    if isinstance(found, Pipeline) and laboratory is not None:
+        module, subject = load_named(name)
+    if isinstance(subject, Pipeline) and laboratory is not None:
         hosted = load_target(name, feed_name)
-        return hosted_target(name, found, hosted.feed(seed), hosted.promises, seed, laboratory)
+        return hosted_target(name, subject, hosted.feed(seed), hosted.promises, seed, laboratory)
     feed = getattr(module, feed_name, None)
     if feed is None and feed_name != DEFAULT_FEED:
         problem = f"module {module.__name__!r} has no {feed_name!r} with the rows of its input"
@@ -170,7 +170,7 @@ def load_spark_target(
     if samples and feed_name != DEFAULT_FEED:
         raise TargetError(name, "--feed and --sample both give its rows", "Give one of them")
     target = spark_target_on(
-        laboratory, name, found, module=module, schemas=schemas, feed=None if samples else feed,
+        laboratory, name, subject, module=module, schemas=schemas, feed=None if samples else feed,
         seed=seed, keys=keys_named(keys), samples=samples,
     )  # fmt: skip
     if not version or target.kind is TargetKind.SINK:  # which refuses it
@@ -179,22 +179,22 @@ def load_spark_target(
     return dataclasses.replace(target, earlier=Earlier(version, before.job, nullcontext))
 
 
-def _samples(given: Sequence[str]) -> dict[str, str]:
+def _samples(options: Sequence[str]) -> dict[str, str]:
     """Return the file of each source: ``clicks=clicks.jsonl``, or ``clicks.jsonl`` of the only one."""
     named = re.compile(r"(?:([\w.-]+)=)?(.*)", re.DOTALL)
-    return {found[1] or "": found[2] for option in given if (found := named.fullmatch(option))}
+    return {match[1] or "": match[2] for option in options if (match := named.fullmatch(option))}
 
 
-def schemas_named(name: str, given: Sequence[str]) -> str | Mapping[str, str] | None:
-    """``word STRING`` is for all parameters, ``events=word STRING`` for one."""
+def schemas_named(name: str, options: Sequence[str]) -> str | Mapping[str, str] | None:
+    """Return the schemas: ``word STRING`` of all parameters, ``events=word STRING`` of one."""
     pairs = [
         (parameter.strip(), columns)
-        for parameter, equals, columns in (option.partition("=") for option in given)
+        for parameter, equals, columns in (option.partition("=") for option in options)
         if equals
     ]
     if not pairs:
-        return given[0] if given else None
-    if len(pairs) < len(given) or not all(re.fullmatch(r"[\w.-]+", name) for name, _ in pairs):
+        return options[0] if options else None
+    if len(pairs) < len(options) or not all(re.fullmatch(r"[\w.-]+", name) for name, _ in pairs):
         raise TargetError(
             name,
             "--schema is given with a parameter's name and without",

@@ -89,7 +89,7 @@ def _is_trusted(module: str) -> bool | None:
 
 
 def _spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
-    """Ask who will import a module, as the import does; of one that is already there, its own."""
+    """Return the spec by which a module will be imported, or was."""
     if name in sys.modules:
         return getattr(sys.modules[name], "__spec__", None)
     for finder in sys.meta_path:

@@ -27,16 +27,16 @@ def error_console() -> Console:
 
 
 class _HarmlessConsole(Console):
-    """Shows control characters of a text instead of sending them; Rich has no other hook that all text passes through."""
+    """A console that shows control characters instead of sending them; no other hook of Rich sees all text."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render, with the control characters of each text written out."""
+        """Render, and write out the control characters of each text."""
         for segment in super().render(renderable, options):
             text, style, control = segment
             yield segment if control else Segment(visible(text), style)
 
 
 def _console(file: TextIO) -> Console:
-    """Without markup, emoji or guesses at what is a number: ``verify app:x:y`` must not become a red cross."""
+    """Return a console without markup, emoji or guesses at what is a number: ``verify app:x:y`` must not become a red cross."""
     width = None if file.isatty() else _PLAIN_WIDTH
     return _HarmlessConsole(file=file, width=width, markup=False, emoji=False, highlight=False)

@@ -1,4 +1,4 @@
-"""Report a defect of Headrace: an exception that escapes a command and is none of those that end one.
+"""Report a defect of Headrace: an exception that escapes a command and is not meant to end it.
 
 Rules of this file:
 
@@ -19,7 +19,7 @@ _ISSUES = "https://github.com/headrace/headrace/issues"
 
 
 def report_defect(error: BaseException) -> None:
-    """Write a report of a defect to a file, and say on stderr whose defect it is, and where the file lies."""
+    """Write a report of a defect to a file, and say on stderr whose defect it is, and where the file is."""
     what = traceback.format_exception_only(error)[-1].strip()
     said = f"Error: {what}\nThis is a defect of Headrace, not of your job, and no verdict."
     text = _report(error)

@@ -96,7 +96,7 @@ class ExistingFileError(UnwritableFileError):
 
 
 def ended_by(error: BaseException) -> ExitCode:
-    """Say on stderr what has ended a command, and return its exit code: an error, user code that ends it, or a defect."""
+    """Report on stderr the error, the user code or the defect that has ended a command, and return its exit code."""
     if isinstance(error, HeadraceError):
         print_stop(error)
         return ExitCode.WRONG_USE
@@ -104,8 +104,8 @@ def ended_by(error: BaseException) -> ExitCode:
     if not (isinstance(error, SystemExit | OverrunError) and any(map(is_users_file, frames))):
         report_defect(error)
         return ExitCode.DEFECT
-    told = isinstance(error, OverrunError | EndsProcessError)
-    said = str(error) if told else f"your code raises SystemExit({error})"
+    explains = isinstance(error, OverrunError | EndsProcessError)
+    said = str(error) if explains else f"your code raises SystemExit({error})"
     error_console().print(f"Error: {said}", soft_wrap=True)
     return ExitCode.WRONG_USE
 
@@ -126,7 +126,7 @@ def exit_code_of_session(session: Session, stopped_by: signal.Signals | None, *,
     """Return the exit code for a session.
 
     Args:
-        session: it.
+        session: the session.
         stopped_by: the signal that ended it early; ``None``: none.
         strict: whether a question to the author counts as violated.
     """

@@ -90,14 +90,14 @@ class OutputFiles:
             raise UnwritableFileError(str(path), f"there is no directory {path.parent}", option)
         if not path.exists() or is_device(path):
             return
-        if any(given.exists() and path.samefile(given) for given in self._inputs):
+        if any(file.exists() and path.samefile(file) for file in self._inputs):
             raise UnwritableFileError(str(path), "this command reads it", option)
         if not self._force:
             raise ExistingFileError(str(path), "it already exists", option)
 
 
 def write_bytes(data: bytes) -> Callable[[Path], object]:
-    """Make what `OutputFiles.write` asks for from the content."""
+    """Return a writer of this content for `OutputFiles.write`."""
     return lambda path: path.write_bytes(data)
 
 

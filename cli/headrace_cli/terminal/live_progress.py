@@ -75,7 +75,7 @@ _LINE_PERIOD_S = 10.0
 
 
 class RunProgress:
-    """Shows a run or a measurement in progress; a context manager.
+    """The display of a run or a measurement in progress; a context manager.
 
     Args:
         title: what is running.
@@ -155,7 +155,7 @@ class RunProgress:
 
 
 class SearchProgress:
-    """Shows a search while it runs; a context manager.
+    """The display of a search while it runs; a context manager.
 
     Args:
         examples: how many runs are wanted.
@@ -183,17 +183,17 @@ class SearchProgress:
 
     @property
     def elapsed_s(self) -> float:
-        """How long the search took, wall time in seconds."""
+        """The wall time of the search, in seconds."""
         return self._display.elapsed_s
 
     @property
     def runs_per_second(self) -> float:
-        """Wall-clock rate over the whole search."""
+        """The rate over the whole search, in runs a second of wall time."""
         return self.runs / self.elapsed_s if self.elapsed_s else 0.0
 
     @property
     def shrinking(self) -> bool:
-        """Show that a failure was found and is being minimized."""
+        """Whether a failure is being shrunk."""
         return self.latest is not None and self.runs > self.latest.runs + self.latest.idle
 
     def on_run(self, verification: Verification) -> None:

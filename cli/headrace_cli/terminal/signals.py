@@ -12,7 +12,7 @@ STOPPED = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SI
 
 
 class Stopped(KeyboardInterrupt):
-    """SIGTERM or SIGHUP arrived; it is handled wherever Ctrl-C is. Fields: signal."""
+    """SIGTERM or SIGHUP has arrived; handled wherever Ctrl-C is. Fields: signal."""
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(number)
@@ -40,7 +40,7 @@ def signals_raised() -> Iterator[None]:
 
 
 class StopRequest:
-    """Whether a signal has asked the command to stop.
+    """A signal's request to stop the command.
 
     Attributes:
         signal: the signal that has arrived; ``None``: none.
