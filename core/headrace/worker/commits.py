@@ -12,7 +12,6 @@ Rules of this file:
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
 
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.history import Checkpointed, DuplicateDropped
@@ -49,15 +48,12 @@ class Commits:
         batch: see `EngineOptions.commit_batch`.
         restores_read: takes the clock, a key and its row as it was read, and tells whether it has restored all of it; ``None``:
             no scan goes on, and a read brings what was evicted.
-        run_class: what runs its steps.
     """
-
-    run_class: ClassVar[type[StepRun]] = StepRun
 
     __slots__ = (
         "_acks_after", "_acks_first", "_awaits", "_committable", "_delivered", "_delivered_since", "_failures",
         "_linger_until", "_locks_key", "_most_writes", "_needs_write", "_next_number", "_on_refused", "_ready",
-        "_resting", "_rules", "_sends_after", "_sends_first", "_setting", "_stragglers", "_strong", "_writes",
+        "_resting", "_rules", "_run_class", "_sends_after", "_sends_first", "_setting", "_stragglers", "_strong", "_writes",
         "_written", "batch", "pace", "restores_read", "sending", "shared", "soft",
     )  # fmt: skip
 
@@ -83,6 +79,7 @@ class Commits:
         self._setting = StepSettings(
             rules, shared.address, most, options.user_code_attempts, shared.history.keeps
         )
+        self._run_class = shared.part(StepRun)
         self._next_number = 1
         self._failures: Mapping[str, int] = {}
         self._resting: deque[tuple[int, KeySlot]] = deque()
@@ -171,7 +168,7 @@ class Commits:
         """Prepare the next run of a key: all that it is given. ``shares``: see `StepRun`."""
         soft = self.soft
         version = Version(soft.sequencer, self.take_number())
-        return self.run_class(
+        return self._run_class(
             self._setting, soft.where, slot, version, soft.timer_watermark, soft.horizon, soft.accounts.horizon,
             now, self.shared.history.at_us, self._failures, slot.due, shares,
         )  # fmt: skip

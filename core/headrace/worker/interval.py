@@ -9,7 +9,6 @@ Rules of this file:
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import ClassVar
 from zlib import crc32
 
 from headrace.api.time import MAX_TIME, MIN_TIME
@@ -46,10 +45,7 @@ class OwnedInterval:
         commits: its steps and writes.
         pump: runs and writes what may be; see `Commits.pump`.
         begun: its recovery scan was asked for.
-        commits_class: of its commits.
     """
-
-    commits_class: ClassVar[type[Commits]] = Commits
 
     __slots__ = (
         "_acks_on_receipt", "_collected_below", "_is_remnant", "_on_recovered", "_recovery", "_rules", "begun", "commits",
@@ -65,7 +61,7 @@ class OwnedInterval:
         self.begun = False
         self.soft = SoftState(shared, where, assignment)
         self.sending = Sending(shared, self.soft)
-        self.commits = self.commits_class(self.soft, self.sending, self._on_refused)
+        self.commits = shared.part(Commits)(self.soft, self.sending, self._on_refused)
         self.pump: Callable[[int], None] = self.commits.pump
         self._recovery = Recovery(self.soft, self._take_rows, self._on_refused)
         self._on_recovered: OnRecovered | None = None

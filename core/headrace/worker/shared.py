@@ -1,5 +1,8 @@
 """What all intervals of a worker share: its store client, outbox, cache, routing and effects."""
 
+from collections.abc import Mapping
+from typing import TypeVar
+
 from headrace.api.options import EngineOptions
 from headrace.deadlines import Deadline, Wakes
 from headrace.delivery.outbox import Outbox
@@ -10,6 +13,8 @@ from headrace.store.client import StoreClient
 from headrace.wire.effects import Effect, WakeAt
 from headrace.worker.cache import RowCache
 from headrace.worker.step import Holder
+
+PartT = TypeVar("PartT")
 
 
 class Load:
@@ -41,12 +46,15 @@ class Shared:
     """
 
     __slots__ = (
-        "address", "cache", "effects", "history", "options", "outbox", "record", "routing", "rules", "runs", "store", "sweep_due",
-        "uncharged", "wakes",
+        "_parts", "address", "cache", "effects", "history", "options", "outbox", "record", "routing", "rules", "runs", "store",
+        "sweep_due", "uncharged", "wakes",
     )  # fmt: skip
 
-    def __init__(self, address: str, options: EngineOptions, history: History, rules: Rules) -> None:
+    def __init__(
+        self, address: str, options: EngineOptions, history: History, rules: Rules, parts: Mapping[type, type]
+    ) -> None:
         self.address = address
+        self._parts = parts
         self.rules = rules
         self.options = options
         self.history = history
@@ -60,6 +68,10 @@ class Shared:
         self.routing: Routing = NOWHERE
         self.runs = 0
         self.uncharged: list[Load] = []
+
+    def part(self, own: type[PartT]) -> type[PartT]:
+        """Return the class of a part of an interval: the engine's own, or the one that `Worker.parts` puts in its place."""
+        return self._parts.get(own, own)
 
     def wake_at(self, due_us: int) -> None:
         """Ask the host to wake the worker, unless it does so in time as it is."""

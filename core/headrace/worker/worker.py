@@ -10,6 +10,7 @@ Rules of this file:
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from headrace.api.options import EngineOptions
@@ -41,10 +42,10 @@ class Worker:
         rules: what it asks.
 
     Attributes:
-        interval_class: what becomes of an assignment.
+        parts: subclasses that stand in for the classes of its intervals; a seam for mutants.
     """
 
-    interval_class: ClassVar[type[OwnedInterval]] = OwnedInterval
+    parts: ClassVar[Mapping[type, type]] = MappingProxyType({})
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class Worker:
         self._topologies = topologies
         self._options = options
         self._rules = rules
-        self._shared = Shared(address, options, history, rules)
+        self._shared = Shared(address, options, history, rules, self.parts)
         self._effects = self._shared.effects
         self._incarnation = 0
         self._table = m.Table()
@@ -363,7 +364,8 @@ class Worker:
             if name not in specs:
                 specs[name] = deployed(name, self._topologies, self._table, self._rules)
             if sequencer not in self._intervals:
-                self._intervals[sequencer] = self.interval_class(self._shared, specs[name], assignment)
+                interval_class = self._shared.part(OwnedInterval)
+                self._intervals[sequencer] = interval_class(self._shared, specs[name], assignment)
                 continue
             soft = self._intervals[sequencer].soft
             if soft.where.pipeline is specs[name].pipeline or self._rules.adopts_version(injects=False):

@@ -146,19 +146,18 @@ class Parts:
     def assembled(self, name: str, probe: Probe) -> Protocol:
         """Put them together. What is not replaced, nor has a part that is, stays the engine's own class."""
 
-        def derive(own: ClassT, base: type, **parts: tuple[type, type]) -> ClassT:
-            changed = {part: one for part, (one, sound) in parts.items() if one is not sound}
-            return own if own is base and not changed else _derived(own, {"probe": probe, **changed})
+        def derive(own: ClassT, base: ClassT, **parts: object) -> ClassT:
+            return own if own is base and not parts else _derived(own, {"probe": probe, **parts})
 
-        commits = derive(self.commits, Commits, run_class=(derive(self.run, StepRun), StepRun))
-        interval = derive(self.interval, OwnedInterval, commits_class=(commits, Commits))
-        map_class = (derive(self.map, IntervalMap), IntervalMap)
+        intervals = {OwnedInterval: self.interval, Commits: self.commits, StepRun: self.run}
+        parts = {base: _derived(own, {"probe": probe}) for base, own in intervals.items() if own is not base}
+        maps = {} if self.map is IntervalMap else {"map_class": derive(self.map, IntervalMap)}
         return Protocol(
             name,
             rules=noting(self.rules, probe) if self.rules is not Rules else RULES,
             mediator=derive(self.mediator, Mediator),
-            worker=derive(Worker, Worker, interval_class=(interval, OwnedInterval)),
-            authority=derive(self.authority, WatermarkAuthority, map_class=map_class),
+            worker=_derived(Worker, {"parts": parts}) if parts else Worker,
+            authority=derive(self.authority, WatermarkAuthority, **maps),
             injector=derive(self.injector, Injector),
         )
 
