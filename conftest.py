@@ -46,7 +46,7 @@ NEEDS_SPARK = (
     "tests/properties/sinks",
     "properties/headrace_properties/sinks", "properties/headrace_properties/spark_jobs",
     "properties/headrace_properties/search/spark_executors.py",
-    "properties/headrace_properties/spark_trials.py", "properties/headrace_properties/program_trials.py",
+    "properties/headrace_properties/spark_trials.py", "properties/headrace_properties/query_search.py",
     "tests/properties/replays/prices.py", "tests/crash_points.py",
     "scenarios/headrace_scenarios/chaos", "cli/headrace_cli/reports/chaos_report.py",
     "benchmarks/headrace_benchmarks/spark_*",

@@ -22,8 +22,8 @@ from unittest.mock import Mock, patch
 from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
+from headrace_properties.query_search import QuerySearch
 from headrace_properties.spark_jobs.query_review import is_for_looking
-from headrace_properties.spark_trials import SparkTrials
 from headrace_sim.spark.sinks.trial_contents import Item
 from tests.corpus import INSTALLED
 from tests.properties.spark_jobs.corpus_table import CORPUS, FOLDER, CorpusJob
@@ -73,9 +73,9 @@ _TOLD = '{"job": '
 
 def _told(job: CorpusJob, engine: str) -> Outcomes:
     """Return the same of this process, which is in the job's folder."""
-    from headrace_properties.program_trials import TrialOptions, trials_of_program  # noqa: PLC0415
     from headrace_properties.spark_jobs.laboratory import Laboratory  # noqa: PLC0415
     from headrace_properties.spark_jobs.programs import ProgramInput  # noqa: PLC0415
+    from headrace_properties.spark_trials import TrialOptions, trials_of_program  # noqa: PLC0415
     from headrace_sim.spark.client.scripts import Script, surroundings  # noqa: PLC0415
 
     variables = (part for part in job.options.split() if part != "--env")
@@ -111,7 +111,7 @@ def _told(job: CorpusJob, engine: str) -> Outcomes:
     return told
 
 
-def _left(part: SparkTrials) -> dict[str, Counter[Item]]:
+def _left(part: QuerySearch) -> dict[str, Counter[Item]]:
     """Return what a query leaves undisturbed; of one without code in the simulation, what reaches its sink, as ``""``."""
     if part.report is not None and part.report.sink is not None:
         return part.report.sink.left

@@ -21,7 +21,6 @@ SERVER.set_forkserver_preload(
         *(f"headrace_cli.commands.{name}" for name in _COMMANDS),
         "pytest",
         "typer._adapters",
-        "headrace_properties.program_trials",
         "headrace_properties.spark_trials",
         "headrace_properties.sinks",
         "tests.huge_forks",

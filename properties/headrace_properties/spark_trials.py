@@ -1,358 +1,273 @@
-"""The trials of a Spark job or sink in one session: kept findings, its schedules, and its sink at each of its effects."""
+"""The trials of what runs on Spark, in one session: of each query, and what those of a program do to each other."""
 
-import dataclasses
-import hashlib
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from msgspec import structs
 
 from headrace.api.errors import HeadraceError
-from headrace_properties.findings import Finding, FindingClass, Kind, ranked
-from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried
-from headrace_properties.replays import ReplayFile, to_replay
-from headrace_properties.sinks import ALLOWED, OneTrial
+from headrace_properties.findings import Finding, ranked
+from headrace_properties.kept_failures import KeptFailures, Retried
+from headrace_properties.query_search import QuerySearch
 from headrace_properties.sinks.sink_reports import Progress
-from headrace_properties.sinks.story import OtherRows
-from headrace_properties.spark_jobs.both_engines import compared
-from headrace_properties.spark_jobs.calendar_edges import by_calendar
-from headrace_properties.spark_jobs.explaining import (
-    Explanation,
-    explain_query,
-    explain_sink,
-    explain_upgrade,
-    placed,
-)
 from headrace_properties.spark_jobs.job_causes import Cause
-from headrace_properties.spark_jobs.job_findings import finding_of_sink, question_of_sink
-from headrace_properties.spark_jobs.machine_zones import by_machine_zone
-from headrace_properties.spark_jobs.outcomes import SCHEDULES, check_again
-from headrace_properties.spark_jobs.smaller_feeds import narrowed
-from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
-from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
+from headrace_properties.spark_jobs.laboratory import Laboratory, batches_and_server
+from headrace_properties.spark_jobs.outcomes import SCHEDULES
+from headrace_properties.spark_jobs.programs import (
+    Program,
+    ProgramInput,
+    prepare_of,
+    program_of,
+    run_program,
+    said_beside,
+)
+from headrace_properties.spark_jobs.shared_tables import shared_tables
+from headrace_properties.spark_jobs.targets import SparkTarget
+from headrace_properties.spark_jobs.together import labels_of
+from headrace_properties.spark_jobs.upgrades import earlier_of_program
 from headrace_properties.target import SparkSource
 from headrace_properties.target_kinds import TargetKind
-from headrace_properties.verdict import Holds, Verdict
-from headrace_sim.deliveries import FeedSource
-from headrace_sim.spark.pyspark_versions import INSTALLED, differing
-from headrace_sim.spark.query.schedules import Schedule
-from headrace_sim.spark.real.answers import collected, is_used, remember
-from headrace_sim.spark.real.server_protocol import SparkAnswer
-from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFaultKind
+from headrace_sim.spark.client.scripts import Script, ScriptRun
+from headrace_sim.spark.laboratory.looks import called_in_laboratory
+from headrace_sim.spark.pyspark_versions import INSTALLED
+from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.sinks.trial_contents import Contents
 
 
 @dataclass(slots=True)
 class SparkTrials:
-    """The trials of a Spark job or sink, and what they have shown."""
+    """The trials of a job, of a sink, or of each query of a program."""
 
-    target: SparkTarget  # the job or sink
-    target_of: Callable[[int], SparkTarget]  # returns it with the rows of another seed
     source: SparkSource  # where it comes from
-    seed: int  # of its rows and schedules
-    schedules: int = SCHEDULES  # how many, for a job that keeps state or calls functions in Python
-    allow: Collection[Cause] = ()  # on what its outcome may depend
-    allow_unknown: Collection[str] = ()  # promises that no run needs to test
+    parts: tuple[QuerySearch, ...]  # the search of each query
+    program: Program | None = None  # that starts the queries; None: a job or sink by itself
     progress: Progress | None = None  # told how much is done, and of how much; a true result stops the search
-    report: SparkReport | None = None  # what came of the search; None: nothing so far
-    again: tuple[Retried, ...] = ()  # what was kept and shows again
+    untried: list[str] = field(default_factory=list)  # what was not judged, each with the reason
+    shared: Sequence[Finding] = ()  # what the queries do to each other's rows
+    _stopped: bool = False
+
+    pyspark: ClassVar[str] = INSTALLED
+
+    def __post_init__(self) -> None:
+        """Hear of the progress of each part."""
+        for part in self.parts:
+            part.progress = self._told
 
     @property
     def kind(self) -> TargetKind:
         """What it is."""
-        return self.target.kind
+        return self.parts[0].target.kind if self.program is None else TargetKind.PROGRAM
 
     @property
     def name(self) -> str:
         """As the user wrote it."""
-        return self.target.name
+        return self.source.name
 
     @property
-    def parts(self) -> "tuple[SparkTrials, ...]":
-        """Itself: it is one query."""
-        return (self,)
-
-    @property
-    def feed_source(self) -> FeedSource:
-        """What its source promises."""
-        return self.target.job.declares.source
-
-    notes: ClassVar[tuple[str, ...]] = ()
-    pyspark: ClassVar[str] = INSTALLED
+    def notes(self) -> tuple[str, ...]:
+        """What is worth knowing of all."""
+        return () if self.program is None else self.program.notes
 
     @property
     def why_open(self) -> tuple[str, ...]:
-        """What was not judged, each with the reason."""
-        return () if self.report is None else self.report.unknown
-
-    def part_of(self, finding: Finding) -> "SparkTrials":
-        """Return itself: each finding is of it."""
-        del finding
-        return self
+        """What was not judged, of all and of each query, each with the reason."""
+        of_program = () if self.program is None else self.program.unknown
+        several = len(self.parts) > 1
+        of_parts = (
+            f"{part.source.query}: {why}" if several else why
+            for part in self.parts
+            if part.report is not None
+            for why in part.report.unknown
+        )
+        return (*of_program, *self.untried, *of_parts)
 
     def review(self) -> None:
-        """Do nothing: the search watches the job's code in its undisturbed run."""
+        """Do nothing: the search watches a job's code in its undisturbed run."""
 
     def retry(self, kept: KeptFailures) -> Sequence[Retried]:
-        """Look for kept findings again, unless the outcome may depend on what they are about."""
-        settled = (
-            {*self.allow}
-            if self.feed_source.once is False
-            else {*self.allow, Cause.DUPLICATES, Cause.FORGOTTEN}
-        )
-        for failure in kept.load():
-            trial = failure.replay.trial
-            if not isinstance(trial, QueryTrial | SinkTrial) or self._is_undeclared(trial):
-                continue
-            if not _is_allowed(trial, failure.replay, settled):
-                again = _retried(failure, trial, self.target_of(trial.feed_seed))
-                if self.progress is not None and self.progress(0, 0):
-                    break  # a signal may have ended this trial's process, too
-                self.again = (*self.again, again)
-        return self.again
-
-    def _is_undeclared(self, trial: QueryTrial | SinkTrial) -> bool:
-        """Return whether a trial replaces the checkpoint, which is judged only where that is declared."""
-        replaces = isinstance(trial, SinkTrial) and trial.fault.kind in REPLACED_CHECKPOINTS
-        return replaces and not self.target.job.declares.new_checkpoint
+        """Look for kept findings of each query again."""
+        kept.load()  # which notes what cannot be read
+        return [
+            again
+            for part in self.parts
+            for again in part.retry(KeptFailures(kept.folder.parent, part.source))
+        ]
 
     def search(self) -> None:
-        """Run the schedules and the trials of the sink. What the second engine cannot try is said, and the first one's counts."""
-        first, *others = self.target.engines
-        self.report = self._elsewhere(self._upgraded(self._verified(first)))
-        for target in others:
+        """Try each query. One that cannot be tried leaves the others as they are."""
+        for part in self.parts:
+            if self._stopped and len(self.parts) > 1:
+                self.untried.append(f"{part.target.name}: the search was stopped before its first trial")
+                continue
             try:
-                self.report = compared(self.report, self._verified(target))
+                part.search()
             except HeadraceError as error:
-                unknown = (*self.report.unknown, f"on the real Spark: {error}")
-                self.report = dataclasses.replace(self.report, unknown=unknown)
+                if len(self.parts) == 1:
+                    raise
+                self.untried.append(f"{part.target.name}: {error}")
+        if not self._stopped:
+            allow = next((part.allow for part in self.parts), ())
+            targets = {part.source.query: part.target for part in self.parts}
+            self.shared, untold = shared_tables(targets, allow, self._left_on_spark())
+            self.untried += untold
 
-    def _elsewhere(self, report: SparkReport) -> SparkReport:
-        """Return a report with what days of the calendar and machines of other time zones show."""
-        if self.target.engines[0].laboratory is not None or is_used() or self._is_over(report):
-            return report
-        shown = [*by_calendar(self.target)]
-        if Cause.ZONE not in self.allow and (zone := by_machine_zone(self.target)) is not None:
-            shown.append(zone)
-        found = [each for each in shown if isinstance(each, Finding)]
-        found = [each for each in found if each.finding_class is not FindingClass.NOTE]
-        notes = (str(each) for each in shown if each not in found)
-        findings = ranked([*report.findings, *found])
-        return dataclasses.replace(report, findings=findings, notes=(*report.notes, *notes))
+    def _left_on_spark(self) -> dict[str, Contents]:
+        """Return what each query leaves whose function only the real Spark can call."""
+        return {
+            part.source.query: part.report.sink.left
+            for part in self.parts
+            if part.target.job.sink.function is called_in_laboratory and part.report and part.report.sink
+        }
 
-    def _is_over(self, report: SparkReport) -> bool:
-        """Return whether a search was stopped, or nothing ran."""
-        stopped = report.sink is not None and report.sink.stopped
-        return stopped or (report.job is not None and report.job.schedules < self.schedules)
-
-    def _upgraded(self, report: SparkReport) -> SparkReport:
-        """Return a report with what comes of going on from the checkpoint of an earlier version, if one is named."""
-        if self.target.upgrade is None:
-            return report
-        upgrade = self.target.upgrade.check(allowed=Cause.UPGRADE in self.allow)
-        seed = self.target.feed_seed
-        findings = [
-            dataclasses.replace(found, trial=structs.replace(found.trial, feed_seed=seed))
-            for found in upgrade.findings
-        ]
-        return dataclasses.replace(
-            report, findings=ranked([*report.findings, *findings]), unknown=(*report.unknown, *upgrade.unknown),
-            notes=(*report.notes, *upgrade.notes),
-        )  # fmt: skip
-
-    def _verified(self, target: SparkTarget) -> SparkReport:
-        return target.verify(
-            schedules=self.schedules, seed=self.seed, allow=self.allow, allow_unknown=self.allow_unknown, progress=self.progress,
-        )  # fmt: skip
+    def _told(self, done: int, wanted: int) -> bool:
+        self._stopped = self._stopped or (self.progress is not None and bool(self.progress(done, wanted)))
+        return self._stopped
 
     @property
     def expected(self) -> int:
-        """How many schedules are wanted."""
-        return self.schedules
+        """How many schedules are wanted of each."""
+        return max((part.schedules for part in self.parts), default=0)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is found, and what was kept and is found again only under its own schedule: violated ones first."""
-        again = (kept.found for kept in self.again if kept.found is not None)
-        return ranked([*(self.report.findings if self.report else ()), *again])
+        """What is found of all, violated ones first."""
+        of_program = () if self.program is None else self.program.findings
+        return ranked(
+            [*of_program, *self.shared, *(finding for part in self.parts for finding in part.findings)]
+        )
 
     @property
     def leading(self) -> Finding | None:
         """The first of them."""
         return next(iter(self.findings), None)
 
+    def part_of(self, finding: Finding) -> QuerySearch | None:
+        """Return the search of the query that a finding is about; None: it is about several."""
+        return next((part for part in self.parts if any(finding is each for each in part.findings)), None)
+
     def replay(self, finding: Finding) -> bytes | None:
-        """Write a finding for a file; ``None``: it is about the query's settings, which no trial shows."""
-        trial, target = finding.trial, self.target
-        if trial is None:
-            return None
-        if trial.feed_seed != target.feed_seed:
-            target = self.target_of(trial.feed_seed)
-        messages, rows = {finding.kind: str(finding)}, _digest_of_rows(target, trial)
-        answers = _answers_to(ReplayFile(self.source, trial, {}), trial, target) if is_used() else {}
-        return to_replay(
-            self.source, trial, messages, input_digest=rows, answers=answers, versions=target.versions
-        )
+        """Write a finding for a file; None: no trial shows it."""
+        part = self.part_of(finding)
+        return None if part is None else part.replay(finding)
 
     def file_of(self, finding: Finding) -> Path | None:
         """Return the file of a kept finding that is found again only under its own schedule."""
-        return next((again.path for again in self.again if again.found is finding), None)
+        part = self.part_of(finding)
+        return None if part is None else part.file_of(finding)
 
     def why_not_kept(self, finding: Finding) -> str:
-        """Return why later sessions do not look for it: they always do."""
-        del finding
-        return ""
+        """Return why later sessions do not look for it."""
+        return "" if finding.trial is not None else "no trial shows it: the program says it"
 
     def told(self, finding: Finding) -> str:
         """Tell a finding in paragraphs."""
-        return finding.told(self.target.name)
+        part = self.part_of(finding)
+        return finding.told(self.name if part is None else part.target.name)
 
     @property
     def is_open(self) -> bool:
         """Whether something was not judged."""
-        return self.report is None or bool(self.report.unknown)
+        return bool(self.why_open) or any(part.report is None for part in self.parts)
 
 
-class Again:
-    """A recorded trial of a Spark job or its sink, made again unless its numbers are implausible.
+@dataclass(frozen=True, slots=True)
+class TrialOptions:
+    """How each query of a program is tried; the fields are those of `QuerySearch`."""
+
+    seed: int = 0
+    schedules: int = SCHEDULES
+    allow: Collection[Cause] = ()
+    allow_unknown: Collection[str] = ()
+    laboratory: Laboratory | None = None  # as in `SparkTarget`
+    version: str = ""  # the program before, from whose checkpoints the queries go on, or ""
+
+
+def trials_of_program(
+    script: Script, module: Any, given: ProgramInput, options: TrialOptions, query: str = ""
+) -> SparkTrials:
+    """Run a program, and return the trials of its queries.
 
     Args:
-        replay: What was recorded.
-        trial: Its trial.
-        target: What it is about, as it is today, with all rows.
+        script: It.
+        module: Its own, from `headrace_sim.spark.client.scripts.surroundings`, which must be in force for the trials, too.
+        given: What its queries are tried with.
+        options: How they are tried.
+        query: The only one that is wanted, or "".
 
-    Attributes:
-        wrong: Why it cannot be made, or "".
-        changes: What has changed since it was recorded: ``code``, ``input``, ``PySpark``, ``Python``, ``Java``, ``jars``.
-        of_another_release: Says what is, by name.
-        finding: What is found, or None.
+    Raises:
+        TargetError: There is no such query, or a feed fits none.
+        HeadraceError: The program starts no query, or does something that is refused.
 
     """
+    run, laboratory, is_read = read_program(script, module, options.laboratory)
+    program = program_of(script, run, given, options.seed, query)
+    kept = batches_and_server(laboratory)
+    source = structs.replace(source_of(script, given, query), version=options.version, **kept)
+    earlier = {
+        label: earlier_of_program(options.version, script, label)
+        for label in program.queries
+        if options.version
+    }
 
-    def __init__(self, replay: ReplayFile, trial: QueryTrial | SinkTrial, target: SparkTarget) -> None:
-        declared = replay.source.keys if isinstance(replay.source, SparkSource) else {}
-        self._target = target = target if target.keys else dataclasses.replace(target, keys=declared)
-        self.wrong = _implausible(trial, target)
-        self.changes = replay.changes(_digest_of_rows(target, trial))
-        self.of_another_release = differing(replay.versions or {}, target.versions)
-        self.changes += tuple(self.of_another_release)
-        self.finding: Finding | None = None
-        self._sink: OneTrial | None = None
-        self._rows: OtherRows | None = None
-        remember(replay.answers or {})
-        if self.wrong:
-            return
-        if isinstance(trial, QueryTrial):
-            if trial.cause is Cause.UPGRADE:
-                self.finding = None if target.upgrade is None else target.upgrade.find(trial)
-                return
-            if trial.cause in _ELSEWHERE:
-                smaller = dataclasses.replace(target, feed=narrowed(target.feed, trial.kept))
-                self.finding = _ELSEWHERE[trial.cause](smaller)
-                return
-            finding = check_again(target.job, target.feed, trial, target.promises, target.limits)
-            self.finding = None if finding is None else placed(target.job, target.feed, finding)
-        elif target.job.sink.function is not None:
-            smaller = dataclasses.replace(target, feed=narrowed(target.feed, trial.kept))
-            self._sink = smaller.try_fault(trial.fault)
-            if trial.promise:
-                self.finding = smaller.broken_again(trial)
-                self._rows = smaller.rows_beside(trial, self._sink.given)
-                return
-            seed, kept = trial.feed_seed, trial.kept
-            shown = [(finding_of_sink(finding, seed, kept), finding.rows) for finding in self._sink.findings]
-            shown += [(question_of_sink(asked, seed, kept), asked.rows) for asked in self._sink.questions]
-            same = [finding for finding in shown if replay.shows(finding[0].kind)]
-            self.finding, self._rows = next(iter(same or shown), (None, None))
+    def engaged(label: str, target: SparkTarget) -> SparkTarget:
+        target = replace(target, earlier=earlier.get(label))
+        return in_laboratory(target, label, run, given, laboratory, is_read=is_read)
 
-    def explanation(self) -> Explanation | None:
-        """Explain the finding, if there is one."""
-        if self.finding is not None and isinstance(self.finding.trial, QueryTrial):
-            if self.finding.trial.cause in _ELSEWHERE:
-                return None
-            if (upgrade := self._target.upgrade) and self.finding.trial.cause is Cause.UPGRADE:
-                return explain_upgrade(upgrade, self.finding.trial)
-            target = self._target
-            return explain_query(target.job, target.feed, self.finding.trial, target.promises)
-        if self._sink is None or self.finding is None:
-            return None
-        trial, rows = self.finding.trial, self._rows
-        if rows is None:
-            return explain_sink(self._sink)
-        smaller = dataclasses.replace(self._target, feed=narrowed(self._target.feed, trial.kept))
-        return explain_sink(smaller.try_fault(trial.fault, rows=rows), rows)
+    def part(label: str, target: SparkTarget) -> QuerySearch:
+        def target_of(seed: int) -> SparkTarget:
+            return engaged(label, program_of(script, run, given, seed, label).queries[label])
+
+        return QuerySearch(
+            engaged(label, target), target_of, structs.replace(source, query=label), options.seed, options.schedules,
+            options.allow, options.allow_unknown,
+        )  # fmt: skip
+
+    return SparkTrials(
+        source, tuple(part(label, target) for label, target in program.queries.items()), program
+    )
 
 
-_ELSEWHERE: dict[Cause, Callable[[SparkTarget], Finding | None]] = {
-    Cause.ZONE: by_machine_zone,
-    Cause.CALENDAR: lambda target: next(
-        (found for found in by_calendar(target) if isinstance(found, Finding)), None
-    ),
-}
-"""What looks again for what no schedule shows."""
+def read_program(
+    script: Script, module: Any, laboratory: Laboratory | None
+) -> tuple[ScriptRun, Laboratory | None, bool]:
+    """Run a program in the simulation, or, if that cannot read it, in the laboratory; return where, and whether it was read.
+
+    Its variables are also those of the file beside it, ``NAME_promises.py``. Raises as `run_program` does.
+    """
+    beside = said_beside(script)
+    try:
+        run, is_read = run_program(script, module), True
+    except CannotFollowError as error:
+        if laboratory is None:
+            raise
+        run, is_read = laboratory.looked(str(error)), False
+        laboratory = replace(laboratory, beside=False)
+    return replace(run, variables={**run.variables, **beside}), laboratory, is_read
 
 
-def _answers_to(
-    replay: ReplayFile, trial: QueryTrial | SinkTrial, target: SparkTarget
-) -> dict[str, SparkAnswer]:
-    """Return what the real Spark says to a trial, which is made again to hear it."""
-    with collected() as answers:
-        Again(replay, trial, target)
-    return answers
+def in_laboratory(
+    target: SparkTarget,
+    label: str,
+    run: ScriptRun,
+    given: ProgramInput,
+    laboratory: Laboratory | None,
+    *,
+    is_read: bool,
+) -> SparkTarget:
+    """Return a query of a program with where it is tried. ``is_read``: whether the simulation has read the program."""
+    if laboratory is None:
+        return target
+    number = labels_of(run.queries).index(label)
+    engaged = replace(laboratory, queries=run.queries, number=number, prepare=prepare_of(run, given))
+    return replace(target, laboratory=engaged, assumed=target.assumed or not is_read)
 
 
-def _retried(failure: KeptFailure, trial: QueryTrial | SinkTrial, target: SparkTarget) -> Retried:
-    again = Again(failure.replay, trial, target)
-    found = again.finding
-    if again.wrong:
-        return Retried(failure, wrong=again.wrong)
-    verdicts: dict[Kind, Verdict] = dict.fromkeys(failure.replay.kinds, Holds(1))
-    if found is not None:
-        verdicts = {found.kind: found.verdict}
-    return Retried(failure, verdicts, again.changes, found=found)
-
-
-def _digest_of_rows(target: SparkTarget, trial: QueryTrial | SinkTrial) -> str:
-    """Return the digest of the rows that a trial keeps."""
-    rows = [list(map(tuple, batch)) for batch in narrowed(target.feed, trial.kept)]
-    return hashlib.sha256(repr(rows).encode()).hexdigest()
-
-
-def _is_allowed(trial: QueryTrial | SinkTrial, replay: ReplayFile, causes: Collection[Cause]) -> bool:
-    """Return whether a trial showed what the outcome may depend on. ``causes``: what is allowed."""
-    if isinstance(trial, QueryTrial):
-        return trial.cause in causes
-    if trial.fault.kind not in {SinkFaultKind.NONE, SinkFaultKind.DELIVERED}:
-        return False
-    allowed = {cause.value for cause in causes}
-    allowed |= {wrong.value for wrong, name in ALLOWED.items() if name in allowed}
-    return any(kind.name in allowed for kind in replay.kinds)
-
-
-_MOST_PARTITIONS = 1_000
-
-
-def _implausible(trial: QueryTrial | SinkTrial, target: SparkTarget) -> str:
-    """Return why a trial cannot be made: implausible numbers, or an input with fewer rows now. ``""``: it can."""
-    rows = sum(map(len, target.feed))
-    if not all(0 <= row < rows for row in trial.kept or ()):
-        return f"it needs row {max(trial.kept or ())}, and the input has {rows} rows"
-    if isinstance(trial, SinkTrial):
-        negative = trial.fault.batch < 0 or trial.fault.effect < -1
-        if negative:
-            return "its fault is at a negative place"
-        return _of_unknown_promise(trial, target) if trial.promise else ""
-    schedule = trial.schedule or Schedule()
-    if not 0 < (schedule.partitions or 1) <= _MOST_PARTITIONS:
-        return f"it has {schedule.partitions} partitions"
-    if any(size < 0 for size in schedule.cuts or ()):
-        return "it has a batch of negative size"
-    return _of_unknown_promise(trial, target) if trial.promise or trial.cause is Cause.PROMISE else ""
-
-
-def _of_unknown_promise(trial: QueryTrial | SinkTrial, target: SparkTarget) -> str:
-    """Return that a trial is about a promise that the module does not make, or ""."""
-    if any(promise.name == trial.promise for promise in target.promises):
-        return ""
-    return f"it is about the promise {trial.promise!r}, which the module no longer makes"
+def source_of(script: Script, given: ProgramInput, query: str = "") -> SparkSource:
+    """Return where a program comes from."""
+    schemas = dict(script.schemas) if isinstance(script.schemas, Mapping) else script.schemas
+    return SparkSource(
+        script.name, schemas, given.feed_name, {table: tuple(names) for table, names in (given.keys or {}).items()},
+        dict(given.samples or {}), script.arguments, tuple(script.environment), script.stand_ins, query,
+    )  # fmt: skip

@@ -54,9 +54,9 @@ from headrace_sim import SOUND, FeedSource
 from headrace_sim.spark.declares import Declares, Meant
 
 if TYPE_CHECKING:
-    from headrace_properties.program_trials import ProgramTrials
     from headrace_properties.spark_jobs.laboratory import Laboratory
     from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
+    from headrace_properties.spark_trials import SparkTrials
     from headrace_sim.spark.spark_job import SparkJob
 
 _ALL = "all"
@@ -135,7 +135,7 @@ class Verifier:
         pipeline: str | os.PathLike[str],
         feed: Sequence[Sequence[Any]] | Mapping[str, Any] | Callable[[int], Any] | None = None,
         **given: Unpack[ProgramArguments],
-    ) -> "ProgramTrials": ...
+    ) -> "SparkTrials": ...
 
     def __call__(self, pipeline: Any, feed: Any = None, **given: Any) -> Any:
         """Run a pipeline, a Spark job or a program under faults, and fail the test unless all was exercised and holds.
@@ -269,6 +269,7 @@ class Verifier:
     ) -> "SparkReport":
         """Try a query, a sink or a hosted pipeline. ``importable``: whether a replay file can name it."""
         __tracebackhide__ = True
+        from headrace_properties.query_search import QuerySearch  # noqa: PLC0415
         from headrace_properties.spark_jobs.named_targets import causes_named  # noqa: PLC0415
         from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
 
@@ -280,11 +281,12 @@ class Verifier:
         stateful = {name: given.get(name) or None for name in ("late", "bounded_by")}
         _refuse_unheeded({"examples": given.get("examples"), **stateful}, target.kind)
         check_allowed(allow, target.kind)
-        trials = SparkTrials(
+        search = QuerySearch(
             target, limited, source, seed, runs, causes_named(allow), self._untested(given),
         )  # fmt: skip
-        session = self._run(Session(trials, self._memory(trials.source if importable else None)))
-        report = trials.report
+        trials = SparkTrials(source, (search,))
+        session = self._run(Session(trials, self._memory(source if importable else None)))
+        report = search.report
         assert report is not None
         if report.job is not None:
             self.record("headrace schedules", report.job.schedules)
@@ -295,13 +297,13 @@ class Verifier:
         self._raise(session, source.name, runs, tuple(name for name in names if name in told), report.unknown)
         return report
 
-    def _program(self, path: str | os.PathLike[str], feed: Any, given: ProgramArguments) -> "ProgramTrials":
+    def _program(self, path: str | os.PathLike[str], feed: Any, given: ProgramArguments) -> "SparkTrials":
         """Run a program that starts queries, as its owner runs it, and try each of its queries as a Spark job."""
         __tracebackhide__ = True
         # PySpark need not be installed.
-        from headrace_properties.program_trials import TrialOptions, trials_of_program  # noqa: PLC0415
         from headrace_properties.spark_jobs.named_targets import causes_named  # noqa: PLC0415
         from headrace_properties.spark_jobs.programs import ProgramInput  # noqa: PLC0415
+        from headrace_properties.spark_trials import TrialOptions, trials_of_program  # noqa: PLC0415
         from headrace_sim.spark.client.scripts import Script, surroundings  # noqa: PLC0415
 
         name, runs, (meant, where) = os.fspath(path), self._runs(given), self._laboratory(given)

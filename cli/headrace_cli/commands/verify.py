@@ -60,12 +60,11 @@ from headrace_properties.target_kinds import SearchKind, check_allowed
 from headrace_sim.faults import Breach
 
 if TYPE_CHECKING:
-    from headrace_properties.program_trials import ProgramTrials
     from headrace_properties.spark_jobs.laboratory import Laboratory
     from headrace_properties.spark_trials import SparkTrials
     from headrace_sim.spark.client.scripts import Script
 
-    AnyTrials = PipelineTrials | SparkTrials | ProgramTrials
+    AnyTrials = PipelineTrials | SparkTrials
 
 app = typer.Typer(add_completion=False)
 
@@ -319,7 +318,7 @@ def _program(
     asked: TargetOptions,
     limits: CodeLimits,
     where: "Laboratory | None",
-) -> "ProgramTrials":
+) -> "SparkTrials":
     """Run a program, whose surroundings last as long as the command, and say how its queries are tried."""
     from headrace_sim.spark.client.scripts import surroundings  # noqa: PLC0415  it needs PySpark
 

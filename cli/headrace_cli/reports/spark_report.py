@@ -18,7 +18,7 @@ from headrace_properties.session import Session
 from headrace_properties.verdict import Holds, Unknown, Verdict
 
 if TYPE_CHECKING:
-    from headrace_properties.program_trials import ProgramTrials
+    from headrace_properties.query_search import QuerySearch
     from headrace_properties.spark_jobs.targets import SparkReport
     from headrace_properties.spark_trials import SparkTrials
     from headrace_sim.spark.query.schedules import Feed
@@ -36,7 +36,7 @@ class SparkSearchReport:
         strict: Whether a question to the author counts as violated.
     """
 
-    trials: "SparkTrials | ProgramTrials"
+    trials: "SparkTrials"
     session: Session
     elapsed_s: float
     stopped_by: signal.Signals | None = None
@@ -85,7 +85,7 @@ class SparkSearchReport:
         by = f" with PySpark {self.trials.pyspark.rpartition('.')[0]}"
         print_lines(console, f"\n{self._result.capitalize()}{by}, after {self.elapsed_s:.1f} s.")
 
-    def _whose(self, part: "SparkTrials | None") -> str:
+    def _whose(self, part: "QuerySearch | None") -> str:
         """Return the query that a finding is about, of several."""
         return f"{part.source.query}: " if part is not None and len(self.trials.parts) > 1 else ""
 
@@ -116,10 +116,10 @@ class SparkSearchReport:
         return {"query": part.source.query} if part is not None and part.source.query else {}
 
 
-def _query_document(part: "SparkTrials") -> dict[str, Any]:
+def _query_document(part: "QuerySearch") -> dict[str, Any]:
     report = part.report
     if report is None:
-        return {"query": part.source.query, "target": part.name}
+        return {"query": part.source.query, "target": part.target.name}
     named = {"query": part.source.query, "place": part.target.job.sink.place} if part.source.query else {}
     return named | {
         "target": report.name,
@@ -160,7 +160,7 @@ def _print_query(console: Console, report: "SparkReport") -> None:
         print_lines(console, f"{report.name}: {rows} rows in {len(report.written)} batches reach the sink")
 
 
-def _print_stated(console: Console, part: "SparkTrials", *, verbose: bool) -> None:
+def _print_stated(console: Console, part: "QuerySearch", *, verbose: bool) -> None:
     """Print by what the run without failures was judged; if by nothing, that, and what could be promised."""
     report = part.report
     assert report is not None
@@ -178,7 +178,7 @@ def _print_stated(console: Console, part: "SparkTrials", *, verbose: bool) -> No
 _ALONE = "Run once, without failures. Whether that run is right, nobody said"
 
 
-def _proposals(part: "SparkTrials") -> tuple[Proposal, ...]:
+def _proposals(part: "QuerySearch") -> tuple[Proposal, ...]:
     """Return what could be promised of a query, if nothing is."""
     from headrace_properties.spark_jobs.proposals import proposals  # noqa: PLC0415  it needs PySpark
 
@@ -187,7 +187,7 @@ def _proposals(part: "SparkTrials") -> tuple[Proposal, ...]:
     return proposals(part.target, report.calm) if report and is_proposed else ()
 
 
-def _verdicts(part: "SparkTrials", asked: Mapping[str, str]) -> dict[str, Verdict]:
+def _verdicts(part: "QuerySearch", asked: Mapping[str, str]) -> dict[str, Verdict]:
     """Return the verdict of each promise about a query."""
     broken = {
         finding.kind.name: finding.verdict

@@ -41,7 +41,7 @@ def rerun_spark(
     from headrace_sim.spark.pyspark_versions import LET_THROUGH  # noqa: PLC0415  it needs PySpark
 
     loaded = _loaded(source, trial, options, (replay.versions or {}).get(LET_THROUGH, ""))
-    from headrace_properties.spark_trials import Again  # noqa: PLC0415  it needs PySpark
+    from headrace_properties.query_search import Again  # noqa: PLC0415  it needs PySpark
 
     again, showing = Again(replay, trial, replace(loaded, limits=options.limits)), options.showing
     if again.wrong:
@@ -84,9 +84,9 @@ def _loaded(
             source.name, source.schemas, source.feed, seed, samples=source.samples,
             laboratory=engine, version=source.version,
         )  # fmt: skip
-    from headrace_properties.program_trials import in_laboratory, read_program  # noqa: PLC0415
     from headrace_properties.spark_jobs.programs import ProgramInput, program_of  # noqa: PLC0415
     from headrace_properties.spark_jobs.upgrades import earlier_of_program  # noqa: PLC0415
+    from headrace_properties.spark_trials import in_laboratory, read_program  # noqa: PLC0415
     from headrace_sim.spark.client.scripts import surroundings  # noqa: PLC0415
 
     assert options.context is not None

@@ -23,7 +23,6 @@ from headrace_properties.target import TargetError, spark_source
 from headrace_properties.target_kinds import TargetKind, check_allowed
 
 if TYPE_CHECKING:
-    from headrace_properties.program_trials import ProgramTrials
     from headrace_properties.spark_jobs.laboratory import Laboratory
     from headrace_properties.spark_jobs.targets import SparkTarget
     from headrace_properties.spark_trials import SparkTrials
@@ -56,6 +55,7 @@ def spark_trials(
         return dataclasses.replace(target, promises=promises, limits=limits).declaring(options.meant)
 
     target = target_of(search.seed)
+    from headrace_properties.query_search import QuerySearch  # noqa: PLC0415
     from headrace_properties.spark_jobs.laboratory import batches_and_server  # noqa: PLC0415
     from headrace_properties.spark_jobs.named_targets import causes_named  # noqa: PLC0415
     from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
@@ -65,9 +65,8 @@ def spark_trials(
     names = names_of(options.allow)
     check_allowed(names, target.kind)
     unknown = invariants_named(options.allow_unknown, (), target.promises)
-    return SparkTrials(
-        target, target_of, source, search.seed, search.runs, causes_named(names), unknown,
-    )  # fmt: skip
+    part = QuerySearch(target, target_of, source, search.seed, search.runs, causes_named(names), unknown)
+    return SparkTrials(source, (part,))
 
 
 def program_trials(
@@ -78,7 +77,7 @@ def program_trials(
     options: TargetOptions,
     limits: CodeLimits,
     laboratory: "Laboratory | None",
-) -> "ProgramTrials":
+) -> "SparkTrials":
     """Run a program, and return the trials of its queries.
 
     Args:
@@ -94,9 +93,9 @@ def program_trials(
         HeadraceError: The program is not there, starts no query, or does something that is refused.
 
     """
-    from headrace_properties.program_trials import TrialOptions, trials_of_program  # noqa: PLC0415
     from headrace_properties.spark_jobs.named_targets import causes_named, keys_named  # noqa: PLC0415
     from headrace_properties.spark_jobs.programs import ProgramInput  # noqa: PLC0415
+    from headrace_properties.spark_trials import TrialOptions, trials_of_program  # noqa: PLC0415
 
     names = names_of(options.allow)
     program_input = ProgramInput(

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from headrace_properties.query_search import QuerySearch
 from headrace_properties.sinks import SinkFinding, SinkReport, UnfollowableSinkError, Wrong
 from headrace_properties.sinks.sink_reports import PointOutcome
 from headrace_properties.spark_jobs.both_engines import compared
 from headrace_properties.spark_jobs.job_findings import finding_of_sink
 from headrace_properties.spark_jobs.targets import SparkReport
-from headrace_properties.spark_trials import SparkTrials
 from headrace_properties.target import SparkSource
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.trial_contents import Contents
@@ -73,7 +73,7 @@ def test_what_the_real_spark_cannot_try_is_said_beside_what_the_simulation_found
     here = SimpleNamespace(verify=lambda **_: WRONG, laboratory=SimpleNamespace())
     engines = (here, SimpleNamespace(verify=refuse))
     target: Any = SimpleNamespace(engines=engines, upgrade=None)
-    trials = SparkTrials(target, lambda _: target, SparkSource("job.py"), 0)
+    trials = QuerySearch(target, lambda _: target, SparkSource("job.py"), 0)
     trials.search()
     assert trials.report is not None
     assert (len(trials.report.findings), trials.report.unknown) == (1, ("on the real Spark: it lacks a jar",))

@@ -11,12 +11,12 @@ from pyspark.sql import Row
 from headrace import OptionsError
 from headrace_properties.findings import Family, Finding, FindingClass, Kind
 from headrace_properties.kept_failures import KeptFailures
+from headrace_properties.query_search import QuerySearch
 from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobReport
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.outcomes import check_job
 from headrace_properties.spark_jobs.trials import SinkTrial
-from headrace_properties.spark_trials import SparkTrials
 from headrace_properties.target import SparkSource, TargetError
 from headrace_properties.verifier import InvariantViolatedError, NotExercisedError, Verifier
 from headrace_sim import FeedSource
@@ -190,12 +190,12 @@ def _replaced_by_id(df: Any, batch_id: int) -> None:
 
 
 def test_finding_about_a_new_checkpoint_is_kept_only_while_that_is_declared(tmp_path: Path) -> None:
-    def trials(*, new_checkpoint: bool | None) -> SparkTrials:
+    def trials(*, new_checkpoint: bool | None) -> QuerySearch:
         target = spark_target(
             "declared:sink", _replaced_by_id, schemas="n INT", feed=[[(1,)], [(2,)]],
             declares=Declares(new_checkpoint=new_checkpoint),
         )  # fmt: skip
-        return SparkTrials(target, lambda _: target, SparkSource("declared:sink", feed="feed"), 0)
+        return QuerySearch(target, lambda _: target, SparkSource("declared:sink", feed="feed"), 0)
 
     judged = trials(new_checkpoint=True)
     trial = SinkTrial(SinkFault(SinkFaultKind.NEW_CHECKPOINT, 0, 0))

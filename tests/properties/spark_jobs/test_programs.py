@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from headrace_properties.findings import FindingClass
-from headrace_properties.program_trials import read_program
 from headrace_properties.spark_jobs.programs import Program, ProgramInput, program_of, run_program
 from headrace_properties.spark_jobs.shared_tables import shared_tables
+from headrace_properties.spark_trials import read_program
 from headrace_properties.target import TargetError
 from headrace_sim import FeedSource
 from headrace_sim.spark.client.scripts import Script, surroundings

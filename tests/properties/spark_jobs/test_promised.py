@@ -21,6 +21,7 @@ from headrace_properties.promises import (
     sometimes,
 )
 from headrace_properties.promises.call_watch import CallWatch
+from headrace_properties.query_search import Again, QuerySearch
 from headrace_properties.replays import ReplayFile
 from headrace_properties.spark_jobs import promised
 from headrace_properties.spark_jobs.job_causes import Cause
@@ -29,7 +30,6 @@ from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.outcomes import check_again, check_job
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.trials import QueryTrial
-from headrace_properties.spark_trials import Again, SparkTrials
 from headrace_properties.target import SparkSource
 from tests.properties.spark_jobs.planted import FEED, MENDED, SumOfCall, job, minute_of
 
@@ -95,7 +95,7 @@ def test_sometimes_that_never_came_true_is_unknown() -> None:
 def test_replay_file_has_the_promise_and_refuses_one_that_is_gone(tmp_path: Path) -> None:
     target = spark_target(f"{__name__}:MENDED", MENDED, feed=FEED, promises=[totals_stay_small])
     report = target.verify(schedules=20)
-    trials = SparkTrials(target, lambda _: target, SparkSource(target.name, feed="FEED"), 0)
+    trials = QuerySearch(target, lambda _: target, SparkSource(target.name, feed="FEED"), 0)
     data = trials.replay(report.findings[0])
     assert data is not None
     replay = msgspec.json.decode(data, type=ReplayFile)
@@ -108,7 +108,7 @@ def test_replay_file_has_the_promise_and_refuses_one_that_is_gone(tmp_path: Path
     assert "which the module no longer makes" in Again(replay, replay.trial, gone).wrong
     kept = KeptFailures(tmp_path, trials.source)
     path = kept.keep(data)
-    (retried,) = SparkTrials(gone, lambda _: gone, trials.source, 0).retry(kept)
+    (retried,) = QuerySearch(gone, lambda _: gone, trials.source, 0).retry(kept)
     assert (retried.path, retried.passed, "cannot be run" in str(retried)) == (path, False, True)
 
 

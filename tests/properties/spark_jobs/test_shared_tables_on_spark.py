@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from headrace_properties.findings import FindingClass
-from headrace_properties.program_trials import TrialOptions, trials_of_program
 from headrace_properties.spark_jobs.laboratory import Laboratory
 from headrace_properties.spark_jobs.programs import ProgramInput
 from headrace_properties.spark_jobs.shared_tables import shared_tables
+from headrace_properties.spark_trials import TrialOptions, trials_of_program
 from headrace_sim.spark.client.scripts import Script, surroundings
 from headrace_sim.spark.sinks.sink_runs import undisturbed
 

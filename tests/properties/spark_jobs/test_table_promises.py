@@ -31,6 +31,7 @@ from headrace_properties.promises import (
     same_total,
     unique,
 )
+from headrace_properties.query_search import Again, QuerySearch
 from headrace_properties.replays import ReplayFile
 from headrace_properties.sinks.trial import undisturbed_run
 from headrace_properties.spark_jobs.feeds.versioned_rows import in_versions
@@ -40,7 +41,6 @@ from headrace_properties.spark_jobs.proposals import proposals
 from headrace_properties.spark_jobs.table_judge import TableJudge
 from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.spark_jobs.trials import SinkTrial
-from headrace_properties.spark_trials import Again, SparkTrials
 from headrace_properties.target import SparkSource
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.sink_runs import Sight
@@ -266,7 +266,7 @@ def test_sound_twin_keeps_its_promise(name: str) -> None:
 def test_broken_promise_leads_the_report_and_is_shown_again_by_its_replay_file() -> None:
     plant = replace(PLANTS["gap"], feed=[[(1, 10)], [(2, 5)]])
     target = target_of(plant, plant.wrong)
-    trials = SparkTrials(target, lambda _: target, SparkSource("plant", feed="feed"), 0)
+    trials = QuerySearch(target, lambda _: target, SparkSource("plant", feed="feed"), 0)
     finding = target.verify(overtaken=False).findings[0]
     assert finding.kind.title == f"the promise {plant.promise.name}"
     assert len(finding.trial.kept) == 2  # one row of each of two batches
