@@ -233,7 +233,7 @@ class Verifier:
         from headrace_properties.spark_jobs.named_targets import hosted_target  # noqa: PLC0415  as below
 
         def target_of(seed: int) -> "SparkTarget":
-            return hosted_target(names[0], pipeline, hosted.feed(seed), hosted.promises, seed, where)
+            return hosted_target(names[0], hosted.application, seed, where)
 
         return self._tried(target_of, spark_source(names[0], None, names[1]), given, importable=True)
 

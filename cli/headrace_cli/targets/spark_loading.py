@@ -158,8 +158,7 @@ def load_spark_target(
     with connected(ModuleSession()):  # for modules that get a session when they are imported
         module, subject = load_named(name)
     if isinstance(subject, Pipeline) and laboratory is not None:
-        hosted = load_target(name, feed_name)
-        return hosted_target(name, subject, hosted.feed(seed), hosted.promises, seed, laboratory)
+        return hosted_target(name, load_target(name, feed_name).application, seed, laboratory)
     feed = getattr(module, feed_name, None)
     if feed is None and feed_name != DEFAULT_FEED:
         problem = f"module {module.__name__!r} has no {feed_name!r} with the rows of its input"

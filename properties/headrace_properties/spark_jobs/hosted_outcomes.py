@@ -8,7 +8,7 @@ what it has stored.
 from ast import literal_eval
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace import Pipeline
 from headrace_properties.checkers import judge
@@ -19,8 +19,11 @@ from headrace_properties.reference import Emitted, RunResult
 from headrace_properties.results import result_of
 from headrace_properties.search.judging import violations
 from headrace_properties.target_kinds import ORDER
+from headrace_properties.user_code.code_trial import CodeTrial
 from headrace_properties.user_code.comparison import same_output
+from headrace_properties.user_code.review import RECORDS, of_source
 from headrace_properties.verdict import Holds, Unknown, Verdict
+from headrace_sim import Feed, FeedSource
 from headrace_sim.spark.laboratory.hosted import OUTPUTS
 from headrace_sim.spark.sinks.trial_contents import Item, Raw
 
@@ -146,6 +149,7 @@ class TrialReader:
 
     pipeline: Pipeline
     promises: tuple[Promise, ...]  # what to judge by besides the invariants
+    feed: Feed  # the input
     expected: RunResult  # what the reference comes to
     # what its first trial came to, which is undisturbed; ``None``: none was read, or it writes to a sink of its own
     first: HostedOutcome | None = None
@@ -171,6 +175,13 @@ class TrialReader:
             ],
         }
         return {name: items for name, items in raw.items() if name != OUTPUTS} | own
+
+    def of_source(self, source: FeedSource) -> Iterator[Finding]:
+        """Yield what the code does wrong with records that come as their source promises, on any engine: see `review`."""
+        for finding in of_source(self.pipeline, self.feed.only(range(RECORDS)), source, CodeTrial()):
+            yield replace(
+                finding, trial=None
+            )  # no trial on Spark shows it again, and the cluster's review does
 
 
 def _row(item: Item) -> Row:

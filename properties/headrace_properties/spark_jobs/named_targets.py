@@ -6,9 +6,9 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from headrace import Pipeline
 from headrace_properties.promises import Promise
 from headrace_properties.reference import run_reference
+from headrace_properties.search.application import Application
 from headrace_properties.search.guard import refusal_in
 from headrace_properties.search.limits import OverrunError
 from headrace_properties.spark_jobs.feeds.job_feeds import feed_of
@@ -18,7 +18,6 @@ from headrace_properties.spark_jobs.laboratory import Laboratory
 from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_properties.target import TargetError, source_in
-from headrace_sim import Feed
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.columns.ddl import Schema, parse_schema
 from headrace_sim.spark.columns.values import as_tuple
@@ -127,21 +126,12 @@ def declared_in(name: str, module: Any) -> Declares:
     return Declares(source=source_in(module)) | (meant or Declares())
 
 
-def hosted_target(
-    name: str,
-    pipeline: Pipeline,
-    feed: Feed,
-    promises: tuple[Promise, ...],
-    seed: int,
-    laboratory: Laboratory,
-) -> SparkTarget:
+def hosted_target(name: str, application: Application, seed: int, laboratory: Laboratory) -> SparkTarget:
     """Return a pipeline with its input, ready to be tried on Spark.
 
     Args:
         name: ``MODULE:PIPELINE``.
-        pipeline: It.
-        feed: The input.
-        promises: What its author says of it.
+        application: The pipeline, its inputs, and what its author and their source promise.
         seed: Of the input.
         laboratory: Where it is tried.
 
@@ -149,10 +139,12 @@ def hosted_target(
         HeadraceError: Its code fails on that input without faults.
 
     """
+    pipeline, feed, promises = application.pipeline, application.feed(seed), application.promises
     called = Called(pipeline, name)
     job = called.query(query_of_pipeline(pipeline))
+    job = replace(job, declares=job.declares | Declares(source=application.source))
     rows = rows_of_batches(pipeline, [(entry.address, entry.event) for entry in feed.entries])
-    reader = TrialReader(pipeline, promises, run_reference(pipeline, feed))
+    reader = TrialReader(pipeline, promises, feed, run_reference(pipeline, feed))
     hosted = replace(laboratory, script=called, queries=(job,), reader=reader)
     batches = _as_tuples(name, rows, job.input)
     return SparkTarget(name, job, batches, promises=promises, laboratory=hosted, feed_seed=seed)

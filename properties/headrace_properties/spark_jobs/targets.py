@@ -274,7 +274,8 @@ class SparkTarget:
         told += laboratory.went_on(check.sink, len(sink.effects))
         may_repeat = self.job.declares.source.once is False
         told += "; rows that it delivers again were not tried" * (may_repeat and bool(laboratory.batches))
-        findings = ranked([*self._broken(judge, sink), *self._shown(sink), *review.findings])
+        of_source = () if reader is None else reader.of_source(self.job.declares.source)
+        findings = ranked([*of_source, *self._broken(judge, sink), *self._shown(sink), *review.findings])
         asked = judge.asked()
         unknown = (*sink.unknown, *untested(asked, allow_unknown))
         if reader is None or reader.first is None:
@@ -399,8 +400,10 @@ class SparkTarget:
     def _check(self, allow: Collection[Cause], watcher: Watcher | None, **how: Any) -> SinkCheck:
         """Return the trials of the sink, simulated or on the real Spark. ``how``: more fields of `SinkCheck`."""
         how |= {"rows_of": self._rows_of(), "allow": self._allowed_of_sink(allow), "watcher": watcher}
-        own_source = self.laboratory is not None and self.laboratory.batches > 0
-        how["source"] = UNSAID if own_source else self.job.declares.source
+        where = self.laboratory
+        # Its own sources deliver what they have; what a pipeline makes of its source's records is no matter of the sink.
+        is_apart = where is not None and (where.batches > 0 or where.reader is not None)
+        how["source"] = UNSAID if is_apart else self.job.declares.source
         if self.laboratory is not None:
             return SinkCheck(self.laboratory.sink(self.job, self.feed, self.keys), **how)
         sink = sink_of(*self.sink_call(), self.prepare_call(), self.keys, self.job.state)

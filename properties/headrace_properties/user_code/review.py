@@ -266,26 +266,9 @@ class _Review:
     def _of_deliveries(self) -> Iterator[Finding]:
         """Yield what the first version makes of records as their source really delivers them."""
         feed_seed, feed = next(iter(self.feeds.items()))
-        pipeline = self.versions[0]
-
-        for habit, shows in _DELIVERED.items():
-
-            def shown(
-                kept: tuple[int, ...], shows: Callable[[SourceDeliveries], Witness | None] = shows
-            ) -> Witness | None:
-                return shows(SourceDeliveries(pipeline, feed.only(kept), self.source))
-
-            kept = tuple(range(feed.records))
-            if shown(kept) is not None:
-                kept = fewest(kept, lambda some: shown(some) is not None, Budget(_SHRINKS))
-                witness = shown(kept)
-                assert witness is not None
-                witness = replace(witness, computation=", ".join(pipeline.computations))
-                yield finding_of(
-                    habit, witness, CodeTrial(feed_seed, kept, self.seed), feed.only(kept), pipeline
-                )
-        for told in SourceDeliveries(pipeline, feed, self.source).told():
-            yield Finding(NOTED, told)
+        yield from of_source(self.versions[0], feed, self.source, CodeTrial(feed_seed, seed=self.seed))
+        for note in SourceDeliveries(self.versions[0], feed, self.source).notes():
+            yield Finding(NOTED, note)
 
     def _of_relation(self, name: str, violated: Verdict) -> Finding:
         feed_seed, feed = next(iter(self.feeds.items()))
@@ -317,6 +300,31 @@ class _Review:
         settles = settling_of(pipeline, feed) is not None
         verdict = _as_declared(name, verdicts[name], pipeline, settles=settles)
         return verdict if isinstance(verdict, Violated) else None
+
+
+def of_source(pipeline: Pipeline, feed: Feed, source: FeedSource, trial: CodeTrial) -> Iterator[Finding]:
+    """Yield what a pipeline does wrong with records that come as their source says that they may, on few records.
+
+    Args:
+        pipeline: whose code it is.
+        feed: the input as it should come.
+        source: what its source promises.
+        trial: the seeds of the input and of the review.
+    """
+    for habit, shows in _DELIVERED.items():
+
+        def shown(
+            kept: tuple[int, ...], shows: Callable[[SourceDeliveries], Witness | None] = shows
+        ) -> Witness | None:
+            return shows(SourceDeliveries(pipeline, feed.only(kept), source))
+
+        kept = tuple(range(feed.records))
+        if shown(kept) is not None:
+            kept = fewest(kept, lambda some: shown(some) is not None, Budget(_SHRINKS))
+            witness = shown(kept)
+            assert witness is not None
+            witness = replace(witness, computation=", ".join(pipeline.computations))
+            yield finding_of(habit, witness, structs.replace(trial, kept=kept), feed.only(kept), pipeline)
 
 
 _DELIVERED = {

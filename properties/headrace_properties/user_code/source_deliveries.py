@@ -76,7 +76,7 @@ class SourceDeliveries:
         found = self._split() if self.source.keys_alike else ""
         return Witness("", found, self.feed.records) if found else None
 
-    def told(self) -> Iterator[str]:
+    def notes(self) -> Iterator[str]:
         """Yield what the code, or the low watermark, does to other deliveries."""
         yield from self._forgotten()
         if self.source.keys_alike is None and (found := self._split()):

@@ -2,12 +2,19 @@
 
 from collections import Counter
 
+import pytest
+
 from headrace.spark.hosting import history_export as _export
 from headrace_properties.findings import FindingClass
 from headrace_properties.promises import Moment, at_end
 from headrace_properties.reference import run_reference
+from headrace_properties.search.application import Application
 from headrace_properties.spark_jobs.hosted_outcomes import HostedOutcome, Row, TrialReader, outcome_of
+from headrace_properties.spark_jobs.laboratory import laboratory_on
+from headrace_properties.spark_jobs.named_targets import hosted_target
+from headrace_properties.user_code.habits import Habit
 from headrace_scenarios.chaos import turnstiles
+from headrace_sim import FeedSource
 from headrace_sim.spark.laboratory.hosted import OUTPUTS
 from headrace_sim.spark.sinks.trial_contents import Item
 from tests.spark.microbatches import run_in_batches
@@ -93,13 +100,28 @@ def test_states_that_a_job_has_stored_are_compared() -> None:
     assert found == ["states: 1 of 9 differ from the reference"]
 
 
+@pytest.mark.parametrize("once", [None, True, False])
+def test_what_the_source_promises_is_heeded_on_spark_as_in_the_cluster(once: bool | None) -> None:
+    source = FeedSource(once=once)
+    application = Application((turnstiles.pipeline,), turnstiles.feed, source=source)
+    laboratory = laboratory_on("spark")
+    assert laboratory is not None
+    target = hosted_target("headrace_scenarios.chaos.turnstiles:pipeline", application, 0, laboratory)
+    assert target.job.declares.source == source
+    assert target.laboratory is not None
+    assert target.laboratory.reader is not None
+    findings = [*target.laboratory.reader.of_source(source)]
+    assert [finding.kind for finding in findings] == [Habit.COUNTS_AGAIN.kind] * (once is False)
+    assert all(finding.trial is None for finding in findings)
+
+
 def test_trials_are_compared_by_outputs_states_and_violations_and_not_by_ids_and_times() -> None:
     names = ("stream", "key", "value", "timestamp", "record_id")
     table: list[Item] = [
         tuple((name, repr(value)) for name, value in zip(names, (*row, f"id {number}"), strict=True))
         for number, row in enumerate(healthy())
     ]
-    read = TrialReader(turnstiles.pipeline, (), EXPECTED)
+    read = TrialReader(turnstiles.pipeline, (), turnstiles.feed(0), EXPECTED)
     whole = read({OUTPUTS: table, "log": ["a line"]})
     assert {name: len(items) for name, items in whole.items()} == {
         "log": 1, "outputs": 156, "states": 9, "violated": 0,
