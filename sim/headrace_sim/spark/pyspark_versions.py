@@ -205,8 +205,8 @@ def frame_of(table: pa.Table, schema: t.StructType, zone: str) -> Any:
         return pd.concat(ArrowBatchTransformer.to_pandas(batch, timezone=zone), axis=1)
     convert, columns = _serializer(zone).arrow_to_pandas, table.itercolumns()
     numbered = VERSION >= (4, 1)
-    made = [convert(column, at) if numbered else convert(column) for at, column in enumerate(columns)]
-    return pd.concat(made, axis=1, keys=schema.names)
+    series = [convert(column, at) if numbered else convert(column) for at, column in enumerate(columns)]
+    return pd.concat(series, axis=1, keys=schema.names)
 
 
 def batch_of(frame: Any, schema: t.StructType, zone: str) -> pa.RecordBatch:
@@ -218,12 +218,12 @@ def batch_of(frame: Any, schema: t.StructType, zone: str) -> pa.RecordBatch:
         from pyspark.sql.conversion import PandasToArrowConversion  # noqa: PLC0415
 
         whole = t.StructType([t.StructField("_0", schema)])
-        made = PandasToArrowConversion.convert(
+        batch = PandasToArrowConversion.convert(
             [frame], whole, timezone=zone, arrow_cast=True, assign_cols_by_name=True
         )
     else:
-        made = _serializer(zone)._create_batch([(frame, arrow_type(schema))])
-    return pa.RecordBatch.from_struct_array(made.column(0))
+        batch = _serializer(zone)._create_batch([(frame, arrow_type(schema))])
+    return pa.RecordBatch.from_struct_array(batch.column(0))
 
 
 def _serializer(zone: str) -> Any:

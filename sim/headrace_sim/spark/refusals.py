@@ -182,9 +182,11 @@ def columns_named(file: str) -> str:
         text = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
         if isinstance(text, str) and text.isidentifier():
             named.setdefault(getattr(call.func, "attr", getattr(call.func, "id", "")), []).append(text)
-    made = {name for call in ("alias", "withColumn", "name") for name in named.get(call, ())}
+    produced = {name for call in ("alias", "withColumn", "name") for name in named.get(call, ())}
     wanted = [
-        name for name in dict.fromkeys([*named.get("col", ()), *named.get("column", ())]) if name not in made
+        name
+        for name in dict.fromkeys([*named.get("col", ()), *named.get("column", ())])
+        if name not in produced
     ]
     return ", ".join(f"{name} STRING" for name in wanted[:_COLUMNS_TOLD]) or "word STRING"
 
@@ -204,8 +206,8 @@ def gap_in(error: BaseException) -> CannotFollowError | None:
                 f"a model of pyspark.ml ({error.name})", place_of_error(error), _OF_MODELS
             )
         what = f"reading {error.name}, which nothing here has made,"
-        given = f"--schema '{label_of(error.name)}=word STRING'"
-        remedy = f"If it is there before the job, say what it has: {given}, or let prepare() write it"
+        option = f"--schema '{label_of(error.name)}=word STRING'"
+        remedy = f"If it is there before the job, say what it has: {option}, or let prepare() write it"
         return CannotFollowError(what, place_of_error(error), remedy)
     is_known = isinstance(error, PySparkException | OSError) or not isinstance(error, Exception)
     classic_has = _classic_has(error) if isinstance(error, AttributeError) else None

@@ -311,25 +311,25 @@ def _each(steps: Iterable[Step]) -> Iterator[Step]:
 
 def _in_mode(steps: Iterable[Step], mode: OutputMode) -> tuple[Step, ...]:
     """Return steps in an output mode. In complete mode, each result of an aggregate is limited anew."""
-    found = list[Step]()
+    changed = list[Step]()
     for step in steps:
         match step:
             case Limit() if mode is OutputMode.COMPLETE and any(
-                isinstance(before, Aggregate) for before in found
+                isinstance(before, Aggregate) for before in changed
             ):
                 limited = partial(_first, step.count)
-                found.append(Columns("limit", limited, step.output, step.place))
+                changed.append(Columns("limit", limited, step.output, step.place))
             case StreamJoin():
                 left, right = (replace(part, steps=_in_mode(part.steps, mode)) for part in step.branches)
-                found.append(replace(step, left=left, right=right, output_mode=mode))
+                changed.append(replace(step, left=left, right=right, output_mode=mode))
             case Union():
                 parts = (replace(part, steps=_in_mode(part.steps, mode)) for part in step.branches)
-                found.append(replace(step, branches=tuple(parts)))
+                changed.append(replace(step, branches=tuple(parts)))
             case Aggregate() | Deduplicate() | Limit():
-                found.append(replace(step, output_mode=mode))
+                changed.append(replace(step, output_mode=mode))
             case _:
-                found.append(step)
-    return tuple(found)
+                changed.append(step)
+    return tuple(changed)
 
 
 def _first(count: int, rows: Rows) -> Rows:

@@ -125,8 +125,8 @@ class Answers:
                 answer.pairs.add(key=key, value="true")
         elif kind == "get_with_default":
             for pair in operation.pairs:
-                found = settings.get(pair.key, pair.value if pair.HasField("value") else None)
-                answer.pairs.add(key=pair.key, value=found)
+                setting = settings.get(pair.key, pair.value if pair.HasField("value") else None)
+                answer.pairs.add(key=pair.key, value=setting)
         elif kind in {"get", "get_option"}:
             default = () if kind == "get" else (None,)
             for key in operation.keys:
@@ -184,8 +184,10 @@ class Answers:
                     rows = self.rows(plan.root)
         for name, metrics in observed.items():
             values = zip(metrics.all()[0], metrics.schema.fields, strict=True)
-            told = [LiteralExpression(value, field.dataType).to_plan(None).literal for value, field in values]
-            part().observed_metrics.add(name=name, keys=metrics.columns, values=told)
+            literals = [
+                LiteralExpression(value, field.dataType).to_plan(None).literal for value, field in values
+            ]
+            part().observed_metrics.add(name=name, keys=metrics.columns, values=literals)
         if rows is not None:
             part().schema.CopyFrom(pyspark_types_to_proto_types(rows.schema))
             batch = part().arrow_batch
@@ -268,11 +270,11 @@ class Answers:
     def _leaf(self, relation: pb.Relation, place: str) -> Computed:
         kind = relation.WhichOneof("rel_type")
         if kind == "cached_remote_relation":
-            found = object_of(relation.cached_remote_relation.relation_id.encode())
-            return (lambda: found) if isinstance(found, Rows) else found
+            value = object_of(relation.cached_remote_relation.relation_id.encode())
+            return (lambda: value) if isinstance(value, Rows) else value
         if kind == "local_relation":
-            schema, found = local_rows(relation.local_relation)
-            return lambda: Rows(schema, [tuple(found)])
+            schema, value = local_rows(relation.local_relation)
+            return lambda: Rows(schema, [tuple(value)])
         if kind == "range":
             asked = relation.range
             numbers = tuple((number,) for number in range(asked.start, asked.end, asked.step))
@@ -326,12 +328,12 @@ class Answers:
         return _one_row(there or _view_name(name) in self.state.views)
 
     def _persist(self, relation: pb.Relation) -> None:
-        compiled, found = self.compiler().compiled(relation), list[Rows]()
+        compiled, computed = self.compiler().compiled(relation), list[Rows]()
 
         def kept() -> Rows:
-            if not found:
-                found.append(compiled())
-            return found[0]
+            if not computed:
+                computed.append(compiled())
+            return computed[0]
 
         self.state.kept[relation.common.plan_id] = kept
 
@@ -420,10 +422,10 @@ class Answers:
         elif life is None:
             raise CannotFollowError("a query of another session", users_place(), _REMEDY)
         elif kind == "status":
-            result.status.is_active, told = life.look(), life.status
-            result.status.status_message = told["message"]
-            result.status.is_data_available = told["isDataAvailable"]
-            result.status.is_trigger_active = told["isTriggerActive"]
+            result.status.is_active, status = life.look(), life.status
+            result.status.status_message = status["message"]
+            result.status.is_data_available = status["isDataAvailable"]
+            result.status.is_trigger_active = status["isTriggerActive"]
         elif kind == "await_termination":
             result.await_termination.terminated = life.wait(_seconds(command.await_termination))
         elif kind in {"recent_progress", "last_progress"}:
@@ -502,9 +504,9 @@ def _view_name(name: str) -> str:
 
 def _arrow_of(rows: Rows) -> tuple[int, bytes]:
     """Return the number of rows, and the rows as PySpark's client reads them."""
-    found = rows.all()
+    values = rows.all()
     nothing = pa.schema(list(arrow_type(rows.schema))).empty_table()
-    table = arrow_table(found, rows.schema) if found else nothing
+    table = arrow_table(values, rows.schema) if values else nothing
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         for batch in table.combine_chunks().to_batches() or [

@@ -53,8 +53,8 @@ class JavaName:
         if self._name in _GIVES_BACK:
             return args[0]
         if self._name in _OF_THE_JVM:
-            found = _OF_THE_JVM[self._name]
-            return self if found is None else found
+            value = _OF_THE_JVM[self._name]
+            return self if value is None else value
         remedy = "Use functions of columns that take columns and values, or do it in Python"
         raise CannotFollowError(f"Java's {self._name}()", users_place(), remedy)
 
@@ -148,10 +148,10 @@ def contexts_without_spark(session: Callable[[], Any]) -> Iterator[None]:
     def set_up(
         self: Any, master: Any = None, appName: Any = None, *_: Any, conf: Any = None, **__: Any
     ) -> None:
-        given = dict(conf.getAll()) if conf is not None else {}
-        given |= {"spark.master": master} if isinstance(master, str) else {}
-        given |= {"spark.app.name": appName} if appName is not None else {}
-        for key, value in given.items():
+        settings = dict(conf.getAll()) if conf is not None else {}
+        settings |= {"spark.master": master} if isinstance(master, str) else {}
+        settings |= {"spark.app.name": appName} if appName is not None else {}
+        for key, value in settings.items():
             session().conf.set(key, value)
         self.__class__, self._settings = ClientContext, session().conf
 

@@ -31,8 +31,8 @@ class Listeners:
 
     def started(self, ids: Mapping[str, str], name: str | None) -> None:
         """Tell that the query of these ids has started."""
-        told: dict[str, Any] = {**ids, "name": name, "timestamp": "2030-01-01T00:00:00.000Z", "jobTags": []}
-        self._tell("onQueryStarted", QueryStartedEvent.fromJson(told))
+        event: dict[str, Any] = {**ids, "name": name, "timestamp": "2030-01-01T00:00:00.000Z", "jobTags": []}
+        self._tell("onQueryStarted", QueryStartedEvent.fromJson(event))
 
     def ended(self, ids: Mapping[str, str], batches: Iterable[Mapping[str, Any]]) -> None:
         """Tell of the batches of the query of these ids, and that it has ended."""
@@ -62,8 +62,10 @@ class Listeners:
                     self.raised.setdefault(method, f"{method} of a listener is not followed: {error}")
                     continue
                 place = shown_place(place_of_error(error))
-                told = f"{type(error).__name__}: {str(error).rstrip('.')}"
-                self.raised.setdefault(method, f"{place}: {method} raises {told}. Spark logs it, and goes on")
+                problem = f"{type(error).__name__}: {str(error).rstrip('.')}"
+                self.raised.setdefault(
+                    method, f"{place}: {method} raises {problem}. Spark logs it, and goes on"
+                )
 
 
 def _place(kind: type) -> str:

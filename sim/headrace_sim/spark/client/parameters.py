@@ -33,11 +33,11 @@ def _read_as_sessions(function: Callable[..., Any]) -> set[str]:
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:
         return set()
-    found, loaded = set[str](), ""
+    variables, loaded = set[str](), ""
     for instruction in dis.get_instructions(code):
         reads = instruction.opname.startswith(("LOAD_ATTR", "LOAD_METHOD"))
         if reads and instruction.argval in _OF_A_SESSION:
-            found.add(loaded)
+            variables.add(loaded)
         names = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
         loaded = str(names[-1]) if instruction.opname.startswith(("LOAD_FAST", "LOAD_DEREF")) else ""
-    return found
+    return variables

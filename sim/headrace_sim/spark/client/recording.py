@@ -128,11 +128,11 @@ def _trigger(command: pb.WriteStreamOperationStart, place: str) -> tuple[str, An
 
 def _policy(answers: Answers) -> WatermarkPolicy:
     """How several watermarks are combined, by the session's settings."""
-    given = str(answers.state.settings.get(_POLICY))
+    policy = str(answers.state.settings.get(_POLICY))
     try:
-        return WatermarkPolicy(given.lower())
+        return WatermarkPolicy(policy.lower())
     except ValueError:
-        problem = f"{_POLICY} is {given!r} (INVALID_CONF_VALUE)"
+        problem = f"{_POLICY} is {policy!r} (INVALID_CONF_VALUE)"
         raise SparkJobError(problem, "", "Set it to min or max") from None
 
 
@@ -170,10 +170,10 @@ def record(
 
 
 def parsed_schemas(
-    given: str | t.StructType | Mapping[str, str | t.StructType] | None,
+    schemas: str | t.StructType | Mapping[str, str | t.StructType] | None,
 ) -> dict[str, t.StructType]:
     """Return schemas by name; "": of all. Raise `SchemaTextError`."""
-    named = given if isinstance(given, Mapping) else {} if given is None else {"": given}
+    named = schemas if isinstance(schemas, Mapping) else {} if schemas is None else {"": schemas}
     return {
         name: parse_schema(schema) if isinstance(schema, str) else schema for name, schema in named.items()
     }
@@ -184,17 +184,17 @@ def built_with(build: Callable[..., Any], schemas: Any, session: Any) -> Any:
 
     Raise `SparkJobError` if the schema of a parameter is not known, or whatever it raises.
     """
-    given = {
+    arguments = {
         parameter: _argument(parameter, schemas, session, build)
         for parameter in inspect.signature(build).parameters.values()
         if parameter.kind not in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL}
     }
     by_name = {
         parameter.name: value
-        for parameter, value in given.items()
+        for parameter, value in arguments.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     }
-    return build(*list(given.values())[: len(given) - len(by_name)], **by_name)
+    return build(*list(arguments.values())[: len(arguments) - len(by_name)], **by_name)
 
 
 def take(returned: Any) -> None:

@@ -191,8 +191,8 @@ def _refused(failure: BaseException | None) -> SparkJobError | None:
         return failure
     if not isinstance(failure, PySparkException) or isinstance(failure, UnknownTableError):
         return None
-    place, told = shown_place(place_of_error(failure)), f"{type(failure).__name__}: {failure}"
-    return SparkJobError(told, place, "Spark refuses it each time: the program ends here")
+    place, problem = shown_place(place_of_error(failure)), f"{type(failure).__name__}: {failure}"
+    return SparkJobError(problem, place, "Spark refuses it each time: the program ends here")
 
 
 def _notes(queries: StartedQueries) -> Iterator[str]:
@@ -265,13 +265,13 @@ def _explained(
         remedy = f"If it lacks arguments, give them behind --: headrace verify {script.name} -- ..."
         return ProgramError(f"it ends itself, with exit code {failure}", place, remedy)
     exits = isinstance(failure, SystemExit)
-    told = f"SystemExit({failure})" if exits else f"{type(failure).__name__}: {failure}"
+    raised = f"SystemExit({failure})" if exits else f"{type(failure).__name__}: {failure}"
     if missed:
         unset = ", ".join(f"{name} ({shown_place(asked)})" for name, asked in missed.items())
         options = " ".join(f"--env {name}=..." for name in missed)
-        problem = f"it raises {told}, and its environment does not set {unset}"
+        problem = f"it raises {raised}, and its environment does not set {unset}"
         return ProgramError(problem, place, f"Give it: {options}")
-    return ProgramError(f"it raises {told}", place, "Fix it so that Python runs it up to its queries")
+    return ProgramError(f"it raises {raised}", place, "Fix it so that Python runs it up to its queries")
 
 
 def _nothing_started(script: Script, variables: Mapping[str, Any]) -> ProgramError:

@@ -217,11 +217,11 @@ def _refusing(original: Callable[..., None]) -> Callable[..., None]:
 
 def _called(function: UserDefinedFunction, *columns: Any, **named: Any) -> Any:
     """Call a function that was made before this session was in force, when a test's module was imported."""
-    made = ConnectFunction(
+    connected = ConnectFunction(
         function.func, function._returnType_placeholder or function._returnType, function._name, function.evalType,
         function.deterministic,
     )  # fmt: skip
-    return made(*columns, **named)
+    return connected(*columns, **named)
 
 
 def _catalog_of(catalog: Any, session: Any) -> None:
@@ -293,8 +293,8 @@ def connected(session: ClientSession) -> Iterator[ClientSession]:
                 put(owner, name, staticmethod(lambda: session))
         patches.enter_context(contexts_without_spark(lambda: session))
         put(PySparkNotImplementedError, "__init__", _refusing(PySparkNotImplementedError.__init__))
-        for name, found in (("rdd", RowsOfFrame), ("_jdf", _java_frame)):
-            patches.enter_context(patch.object(DataFrame, name, property(found), create=True))
+        for name, getter in (("rdd", RowsOfFrame), ("_jdf", _java_frame)):
+            patches.enter_context(patch.object(DataFrame, name, property(getter), create=True))
         put(UserDefinedFunction, "__call__", _called)
         put(Catalog, "__init__", _catalog_of)
         listeners = session.answers.queries.listeners

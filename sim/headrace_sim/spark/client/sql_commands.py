@@ -30,7 +30,7 @@ class SqlCommand:
         # PySpark 3.5 knows literals alone, and calls them otherwise.
         named = {**self.query.args, **getattr(self.query, "named_arguments", {})}
         positional = [*self.query.pos_args, *getattr(self.query, "pos_arguments", ())]
-        values = {name: _value(given) for name, given in named.items()}
+        values = {name: _value(argument) for name, argument in named.items()}
         text = SqlText(self.query.query, self.place, values, list(map(_value, positional)))
         return text.meaning(self.queries, self._whole)
 
@@ -63,13 +63,13 @@ def sql_command(command: Any, queries: Queries, place: str) -> SqlCommand:
     if "input" not in command.DESCRIPTOR.fields_by_name:  # PySpark 3.5
         query = pb.SQL(query=command.sql, args=command.args, pos_args=command.pos_args)
         return SqlCommand(query, place, queries)
-    given = command.input
-    if given.WhichOneof("rel_type") != "with_relations":
-        return SqlCommand(given.sql, place, queries)
-    references = [reference.subquery_alias for reference in given.with_relations.references]
+    relation = command.input
+    if relation.WhichOneof("rel_type") != "with_relations":
+        return SqlCommand(relation.sql, place, queries)
+    references = [reference.subquery_alias for reference in relation.with_relations.references]
     own = {alias.alias.lower(): alias.input for alias in references}
     views = queries.with_views(partial(_own, own, queries.view))
-    return SqlCommand(given.with_relations.root.sql, place, views)
+    return SqlCommand(relation.with_relations.root.sql, place, views)
 
 
 def counts_of(change: Statement, affected: Affected) -> dict[str, int]:
@@ -85,9 +85,11 @@ def _own(own: Mapping[str, pb.Relation], view: View, name: str) -> pb.Relation |
     return own.get(name.lower()) or view(name)
 
 
-def _value(given: Any) -> Any:
+def _value(argument: Any) -> Any:
     """Return the value of a literal; of anything else, it."""
-    literal = given.literal if isinstance(given, pb.Expression) and given.HasField("literal") else given
+    literal = (
+        argument.literal if isinstance(argument, pb.Expression) and argument.HasField("literal") else argument
+    )
     return literal if isinstance(literal, pb.Expression) else literal_of(literal)
 
 

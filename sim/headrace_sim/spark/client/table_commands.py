@@ -65,11 +65,11 @@ def reader(
     source = (asked.format or "parquet").lower()
 
     def rows() -> Rows:
-        found = None if tables.exists(target) else rows_of_files(target, source, options, schema, place)
-        if found is None:
-            told = known(StreamSource("", source, t.StructType([]), (), target, place))
-            found = tables.read(target, told or (schema if tables.are_of_program else None))
-        return found if schema is None else _as(found, schema, place)
+        rows_read = None if tables.exists(target) else rows_of_files(target, source, options, schema, place)
+        if rows_read is None:
+            schema_known = known(StreamSource("", source, t.StructType([]), (), target, place))
+            rows_read = tables.read(target, schema_known or (schema if tables.are_of_program else None))
+        return rows_read if schema is None else _as(rows_read, schema, place)
 
     return rows
 

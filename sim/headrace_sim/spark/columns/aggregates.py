@@ -33,10 +33,10 @@ def aggregate(node: Recorded, bind: Callable[[Any], Bound]) -> Bound:
     """Return a recorded aggregate as a function of the rows of a group. ``bind`` binds a column of one row."""
     if node.name in {"max_by", "min_by"}:
         return _by_another(node, bind)
-    given, *options = node.args
+    first, *options = node.args
     known = AGGREGATES[node.name]
-    whole_rows = isinstance(given, Recorded) and (given.args == ("*",) or given.name == "lit")
-    children = [literal(1) if whole_rows else bind(given)]
+    whole_rows = isinstance(first, Recorded) and (first.args == ("*",) or first.name == "lit")
+    children = [literal(1) if whole_rows else bind(first)]
     if node.name == "count_distinct":
         children += [bind(other) for other in options[0]]
     if known.needs_numbers:
@@ -46,26 +46,26 @@ def aggregate(node: Recorded, bind: Callable[[Any], Bound]) -> Bound:
     with_nulls = known.takes_nulls and not (options and options[0] is True)
 
     def value(rows: list[Row]) -> Any:
-        found = [tuple(child.value(row) for child in children) for row in rows]
+        arguments = [tuple(child.value(row) for child in children) for row in rows]
         if not with_nulls:
-            found = [values for values in found if None not in values]
+            arguments = [values for values in arguments if None not in values]
         if known.distinct:
-            found = list({hashable(values): values for values in reversed(found)}.values())[::-1]
-        return call([values[0] for values in found]) if found or not known.nullable else None
+            arguments = list({hashable(values): values for values in reversed(arguments)}.values())[::-1]
+        return call([values[0] for values in arguments]) if arguments or not known.nullable else None
 
     return Bound(shown(node), kind, known.nullable, value)
 
 
 def _by_another(node: Recorded, bind: Callable[[Any], Bound]) -> Bound:
     """Of ``max_by`` and ``min_by``: the value of one column where another one is largest, or smallest."""
-    told, by = map(bind, node.args)
+    chosen, by = map(bind, node.args)
     choose = max if node.name == "max_by" else min
 
     def value(rows: list[Row]) -> Any:
         known = [row for row in rows if by.value(row) is not None]
-        return told.value(choose(known, key=lambda row: ordered(by.value(row)))) if known else None
+        return chosen.value(choose(known, key=lambda row: ordered(by.value(row)))) if known else None
 
-    return Bound(shown(node), told.type, True, value)
+    return Bound(shown(node), chosen.type, True, value)
 
 
 def _total(kind: t.DataType) -> t.DataType:

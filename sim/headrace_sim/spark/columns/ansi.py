@@ -24,9 +24,9 @@ def or_null(function: Callable[..., Any]) -> Callable[..., Any]:
     if is_ansi():
         return function
 
-    def value(*given: Any) -> Any:
+    def value(*arguments: Any) -> Any:
         try:
-            return function(*given)
+            return function(*arguments)
         except PySparkException as error:
             if str(error).startswith(_ERRORS):
                 return None

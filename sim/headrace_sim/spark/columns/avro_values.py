@@ -98,13 +98,13 @@ def _record(schema: Mapping[str, Any], known: dict[str, AvroType]) -> AvroType:
         (part["name"], _type_of(part["type"], known), _is_optional(part["type"])) for part in schema["fields"]
     ]
     kind = t.StructType([t.StructField(name, part.kind, nullable) for name, part, nullable in parts])
-    made = AvroType(
+    record = AvroType(
         kind,
         lambda data: t._create_row(kind.names, [part.read(data) for _, part, _ in parts]),
         lambda row: b"".join(part.write(value) for (_, part, _), value in zip(parts, row, strict=True)),
     )
-    known[schema["name"]] = made
-    return made
+    known[schema["name"]] = record
+    return record
 
 
 def _is_optional(schema: Any) -> bool:
@@ -120,10 +120,10 @@ def _enum(schema: Mapping[str, Any], known: dict[str, AvroType]) -> AvroType:
             raise ValueError(f"there is no symbol {place} in {schema['name']}")
         return str(symbols[place])
 
-    known[schema["name"]] = made = AvroType(
+    known[schema["name"]] = enum = AvroType(
         t.StringType(), read, lambda text: _long(symbols.index(text) if text in symbols else 0)
     )
-    return made
+    return enum
 
 
 def _array(schema: Mapping[str, Any], known: dict[str, AvroType]) -> AvroType:
@@ -161,11 +161,11 @@ def _counted(data: BinaryIO) -> Iterator[None]:
 
 
 def _long(value: int) -> bytes:
-    rest, made = (value << 1) ^ (value >> 63), bytearray()
+    rest, encoded = (value << 1) ^ (value >> 63), bytearray()
     while rest > 0x7F:
-        made.append(rest & 0x7F | 0x80)
+        encoded.append(rest & 0x7F | 0x80)
         rest >>= 7
-    return bytes([*made, rest])
+    return bytes([*encoded, rest])
 
 
 def _read_long(data: BinaryIO) -> int:
@@ -179,10 +179,10 @@ def _read_long(data: BinaryIO) -> int:
 
 
 def _read(data: BinaryIO, length: int) -> bytes:
-    found = data.read(length) if length >= 0 else b""
-    if len(found) != length:
+    content = data.read(length) if length >= 0 else b""
+    if len(content) != length:
         raise ValueError("it ends too early")
-    return found
+    return content
 
 
 def _packed(form: str, kind: t.DataType) -> AvroType:

@@ -117,7 +117,7 @@ def converted(inner: Bound, target: t.DataType, node: Recorded, name: str) -> Bo
         raise CannotFollowError(what, node.place, "Convert it in Python instead")
     value, cast = inner.value, or_null(cast)
     return Bound(
-        name, target, inner.nullable, lambda row: None if (found := value(row)) is None else cast(found)
+        name, target, inner.nullable, lambda row: None if (item := value(row)) is None else cast(item)
     )
 
 

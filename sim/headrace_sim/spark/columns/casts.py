@@ -188,17 +188,17 @@ def _to_decimal(source: t.DataType, target: Any) -> Cast | None:
         if isinstance(value, float) and not math.isfinite(value):
             return None
         try:
-            made = Decimal(str(value).strip()).quantize(
+            number = Decimal(str(value).strip()).quantize(
                 Decimal(1).scaleb(-target.scale), ROUND_HALF_UP, _WIDE
             )
         except InvalidOperation:
             raise _invalid(str(value), target.simpleString()) from None
-        if made.is_nan():
+        if number.is_nan():
             raise _invalid(str(value), target.simpleString())
-        if abs(made) >= limit:
+        if abs(number) >= limit:
             problem = f"{value} does not fit {target.simpleString().upper()}"
             raise ArithmeticException(message=f"[NUMERIC_VALUE_OUT_OF_RANGE.WITH_SUGGESTION] {problem}")
-        return _WIDE.plus(made)  # never -0
+        return _WIDE.plus(number)  # never -0
 
     return cast
 
@@ -237,9 +237,9 @@ def _to_timestamp(source: t.DataType) -> Cast | None:
 def _string_to_timestamp(value: str) -> datetime:
     text = value.strip()
     try:
-        made = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         if not _DATE.fullmatch(text) or " " in text or "T" in text:
             raise _invalid(value, "timestamp", DateTimeException) from None
         return instant(datetime.combine(_string_to_date(text), time()))
-    return instant(made) if made.tzinfo is None else made.astimezone().replace(tzinfo=None)
+    return instant(moment) if moment.tzinfo is None else moment.astimezone().replace(tzinfo=None)

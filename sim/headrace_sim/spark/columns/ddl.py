@@ -142,9 +142,9 @@ class _Parser:
 
     def _enclosed(self, inner: Any) -> Any:
         self.expect("<")
-        made = inner()
+        kind = inner()
         self.expect(">")
-        return made
+        return kind
 
     def _after_comma(self) -> t.DataType:
         self.expect(",")

@@ -40,15 +40,15 @@ def forget_draws() -> None:
     _SEEDS.clear()
 
 
-def source_of_draws(given: Any, column: int, partition: int) -> Any:
+def source_of_draws(seeded: Any, column: int, partition: int) -> Any:
     """Return what a column draws from, for a partition.
 
-    ``given``: the seed in the plan, which the user gave, or PySpark drew when it made the column; or None. ``column``: the
+    ``seeded``: the seed in the plan, which the user gave, or PySpark drew when it made the column; or None. ``column``: the
     column's place among those that draw. ``partition``: the partition's number.
     """
     batch, frame = _BATCH.get(), _FRAME.get()
-    if given is not None and batch is None:
-        seed = given if -_DRAWN_BY_PYSPARK < given < _DRAWN_BY_PYSPARK else _seed_of(given)
+    if seeded is not None and batch is None:
+        seed = seeded if -_DRAWN_BY_PYSPARK < seeded < _DRAWN_BY_PYSPARK else _seed_of(seeded)
         return Random(f"{seed}/{partition}")
     if batch is None and not frame:
         return random

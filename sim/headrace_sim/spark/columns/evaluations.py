@@ -45,24 +45,26 @@ def begin_action() -> None:
         _batch.action += 1
 
 
-def note_result(function: str, place: str, given: Any, result: Any) -> None:
+def note_result(function: str, place: str, arguments: Any, result: Any) -> None:
     """Note what a function gave."""
     if _batch is not None:
-        actions = _batch.results.setdefault((function, place, repr(given)), {})
+        actions = _batch.results.setdefault((function, place, repr(arguments)), {})
         actions.setdefault(_batch.action, Counter())[str(result)] += 1
 
 
-def note_rows(function: Callable[..., Any], place: str, given: Any, rows: Iterable[Iterable[Any]]) -> None:
+def note_rows(
+    function: Callable[..., Any], place: str, arguments: Any, rows: Iterable[Iterable[Any]]
+) -> None:
     """Note the rows that a function from frames to frames gave for those of a partition or a group."""
     if _batch is not None:
-        text = repr(given)
+        text = repr(arguments)
         for value in (value for row in rows for value in row):
             note_result(getattr(function, "__name__", "a function"), place, text, value)
 
 
 def differing() -> Iterator[Evaluated]:
     """Yield what was noted of functions whose results differ between two actions."""
-    found: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
+    differences: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
     for (function, place, _), actions in (_batch or _Batch()).results.items():
         one, *others = actions.values()
         for other in others:
@@ -70,8 +72,8 @@ def differing() -> Iterator[Evaluated]:
                 [text for text in part if len(text) >= _LEAST] for part in (one - other, other - one)
             )
             if first and later:
-                told = found.setdefault((function, place), ([], []))
-                told[0].extend(first)
-                told[1].extend(later)
-    for (function, place), (first, later) in found.items():
+                results = differences.setdefault((function, place), ([], []))
+                results[0].extend(first)
+                results[1].extend(later)
+    for (function, place), (first, later) in differences.items():
         yield Evaluated(function, place, tuple(first), tuple(later))

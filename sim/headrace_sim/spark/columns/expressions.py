@@ -182,17 +182,17 @@ class _Binder:
             problem = f"Reference {name!r} is ambiguous: {len(matching)} columns have this name"
             raise refused(node, f"[AMBIGUOUS_REFERENCE] {problem}")
         if not matching and folded(first) == "_metadata":
-            found = Bound(first, METADATA, False, lambda _row: metadata_of_file())
+            bound = Bound(first, METADATA, False, lambda _row: metadata_of_file())
         elif not matching:
             problem = f"A column with name {name!r} cannot be resolved. Is it one of: {', '.join(self.schema.names)}"
             raise refused(node, f"[UNRESOLVED_COLUMN.WITH_SUGGESTION] {problem}")
         else:
             field = self.schema.fields[place := matching[0]]
             value = self._reader(place, field.name, node)
-            found = Bound(first, field.dataType, field.nullable, value, field.metadata)
+            bound = Bound(first, field.dataType, field.nullable, value, field.metadata)
         for part in inner:
-            found = _field(found, part, node)
-        return found
+            bound = _field(bound, part, node)
+        return bound
 
     def _field_at(self, node: Recorded) -> Bound:
         place, name = node.args
@@ -208,8 +208,8 @@ class _Binder:
         return lambda rows: rows[0][place]
 
     def _lit(self, node: Recorded) -> Bound:
-        found = literal(node.args[0])
-        return replace(found, type=node.args[1]) if len(node.args) > 1 else found
+        bound = literal(node.args[0])
+        return replace(bound, type=node.args[1]) if len(node.args) > 1 else bound
 
     def _now(self, node: Recorded) -> Bound:
         """One time for all rows, as in a query of Spark's."""
@@ -270,9 +270,9 @@ class _Binder:
         def value(row: Values) -> bool | None:
             unknown = False
             for equal in equals:
-                if found := equal(row):
+                if is_equal := equal(row):
                     return True
-                unknown |= found is None
+                unknown |= is_equal is None
             return None if unknown else False
 
         return Bound(shown(node), t.BooleanType(), True, value)
@@ -301,7 +301,7 @@ class _Binder:
         values = [option.value for option in options]
         return Bound(
             shown(node), options[0].type, all(option.nullable for option in options),
-            lambda row: next((found for value in values if (found := value(row)) is not None), None),
+            lambda row: next((item for value in values if (item := value(row)) is not None), None),
         )  # fmt: skip
 
     def _extreme(self, node: Recorded) -> Bound:
@@ -309,7 +309,7 @@ class _Binder:
         choose = max if node.name == "greatest" else min
 
         def value(row: Values) -> Any:
-            known = (found for option in options if (found := option.value(row)) is not None)
+            known = (item for option in options if (item := option.value(row)) is not None)
             return choose(known, key=ordered, default=None)
 
         return Bound(shown(node), options[0].type, all(option.nullable for option in options), value)
@@ -331,7 +331,7 @@ class _Binder:
     def _texts(inner: Bound, node: Recorded) -> Callable[[Values], list[str]]:
         if not isinstance(inner.type, t.ArrayType):
             alone = text(inner, node).value
-            return lambda row: [] if (found := alone(row)) is None else [found]
+            return lambda row: [] if (value := alone(row)) is None else [value]
         cast = cast_value(inner.type.elementType, t.StringType())
         if cast is None:
             what = f"{node.name}() of {inner.type.simpleString()}"
@@ -378,17 +378,17 @@ class _Binder:
         added.append(t.StructField(_ITEM, t.IntegerType(), nullable=False))
         places = {variable.args[0]: width + place for place, variable in enumerate(variables)}
         extended = t.StructType([*self.schema.fields, *added])
-        made = _Binder(extended, None, {**self.variables, **places}).bind(body)
-        if node.name != "transform" and not isinstance(made.type, t.BooleanType | t.NullType):
-            problem = f"{made.name} is {made.type.simpleString().upper()}, not BOOLEAN"
+        bound = _Binder(extended, None, {**self.variables, **places}).bind(body)
+        if node.name != "transform" and not isinstance(bound.type, t.BooleanType | t.NullType):
+            problem = f"{bound.name} is {bound.type.simpleString().upper()}, not BOOLEAN"
             raise refused(node, f"[DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE] {shown(node)}: {problem}")
-        kind, call, nullable = _OVER_ITEMS[node.name](inner.type, made)
+        kind, call, nullable = _OVER_ITEMS[node.name](inner.type, bound)
 
         def value(row: Values) -> Any:
             items = inner.value(row)
             if items is None:
                 return None
-            return call(items, [made.value((*row, item, place)) for place, item in enumerate(items)])
+            return call(items, [bound.value((*row, item, place)) for place, item in enumerate(items)])
 
         return Bound(shown(node), kind, inner.nullable or nullable, value)
 
@@ -401,21 +401,21 @@ class _Binder:
         function = FUNCTIONS[node.name]
         if len(node.args) > 1:
             function = PARSED.get(node.name, function)
-        given = [self.bind(argument) for argument in node.args]
-        if len(given) > len(function.takes):
-            what = f"{node.name}() with {len(given)} arguments"
+        inputs = [self.bind(argument) for argument in node.args]
+        if len(inputs) > len(function.takes):
+            what = f"{node.name}() with {len(inputs)} arguments"
             remedy = f"Give it {len(function.takes)}, or compute it in Python"
             raise CannotFollowError(what, node.place, remedy)
-        pairs = [*zip(given, function.takes, strict=False)]
+        pairs = [*zip(inputs, function.takes, strict=False)]
         for inner, kind in pairs if function.exact else ():
             if inner.type != kind:
                 what, wanted = f"{node.name}() of {inner.type.simpleString()}", kind.simpleString().upper()
                 raise CannotFollowError(what, node.place, f"Cast it to {wanted}, or compute it in Python")
         arguments = [as_type(inner, kind, node) for inner, kind in pairs]
 
-        def call(*given: Any) -> Any:
+        def call(*inputs: Any) -> Any:
             try:
-                return function.call(*given)
+                return function.call(*inputs)
             except NotSimulatedError as error:
                 what = f"{node.name}() with {error}"
                 raise CannotFollowError(what, node.place, "Compute it in Python") from error
@@ -429,8 +429,8 @@ class _Binder:
         return lifted(node, t.StringType(), _part_of_text, text(whole, node), start, length)
 
     def _struct(self, node: Recorded) -> Bound:
-        given = [part for argument in node.args[0] for part in expand(argument, self.schema)]
-        parts = [self.bind(argument) for argument in given]
+        expanded = [part for argument in node.args[0] for part in expand(argument, self.schema)]
+        parts = [self.bind(argument) for argument in expanded]
         kind = t.StructType([t.StructField(part.name, part.type, part.nullable) for part in parts])
         return Bound(
             shown(node), kind, False, lambda row: t._create_row(kind.names, [part.value(row) for part in parts]),
@@ -460,7 +460,7 @@ class _Binder:
 
     def _is_nan(self, node: Recorded) -> Bound:
         value = number(self.bind(node.args[0]), node).value
-        return Bound(shown(node), t.BooleanType(), False, lambda row: (found := value(row)) != found)
+        return Bound(shown(node), t.BooleanType(), False, lambda row: (item := value(row)) != item)
 
     def _contains(self, node: Recorded) -> Bound:
         """Of ``array_contains``: null if it is not there, and a null is."""
@@ -470,8 +470,8 @@ class _Binder:
         wanted = as_type(self.bind(node.args[1]), inner.type.elementType, node)
 
         def call(items: list[Any], item: Any) -> bool | None:
-            found = any(other is not None and _equal(other, item) for other in items)
-            return True if found else None if None in items else False
+            is_there = any(other is not None and _equal(other, item) for other in items)
+            return True if is_there else None if None in items else False
 
         return lifted(node, t.BooleanType(), call, inner, wanted, nullable=inner.type.containsNull)
 
@@ -495,8 +495,8 @@ class _Binder:
     def _item(self, node: Recorded) -> Bound:
         inner, key = self.bind(node.args[0]), node.args[1]
         if isinstance(inner.type, t.StructType) and isinstance(key, str):
-            found = _field(inner, key, node)
-            return Bound(f"{inner.name}.{found.name}", found.type, found.nullable, found.value)
+            field = _field(inner, key, node)
+            return Bound(f"{inner.name}.{field.name}", field.type, field.nullable, field.value)
         at = self.bind(key)
         if isinstance(inner.type, t.ArrayType):
             return lifted(node, inner.type.elementType, _element, inner, at, nullable=True)
@@ -546,13 +546,13 @@ def _mismatch(node: Recorded, inner: Bound, problem: str) -> AnalysisException:
 
 def _avro_arguments(node: Recorded) -> tuple[str, str]:
     """Return the schema and the mode of a call of ``from_avro``."""
-    schema, *options = (given.args[0] if isinstance(given, Recorded) else given for given in node.args[1:])
+    schema, *options = (named.args[0] if isinstance(named, Recorded) else named for named in node.args[1:])
     flat = [each.args[0] if isinstance(each, Recorded) else each for each in (options[0] if options else ())]
-    given = dict(zip(flat[::2], flat[1::2], strict=True))
-    if set(given) - {"mode"}:
-        what = f"from_avro() with {', '.join(map(str, given))}"
+    named = dict(zip(flat[::2], flat[1::2], strict=True))
+    if set(named) - {"mode"}:
+        what = f"from_avro() with {', '.join(map(str, named))}"
         raise CannotFollowError(what, node.place, "Leave the options out")
-    return str(schema), str(given.get("mode", "FAILFAST"))
+    return str(schema), str(named.get("mode", "FAILFAST"))
 
 
 def _name_parts(name: str) -> list[str]:
@@ -615,15 +615,15 @@ def _arithmetic(function: Callable[[Any, Any], Any]) -> Callable[[Recorded, Boun
 def _of_decimals(node: Recorded, left: Bound, right: Bound) -> Bound:
     type_of, operation = OPERATIONS[node.name]
     kinds = [
-        as_decimal(bound.type, given if isinstance(given, int) else None)
+        as_decimal(bound.type, operands if isinstance(operands, int) else None)
         for bound, argument in zip((left, right), node.args, strict=True)
-        for given in (
+        for operands in (
             argument.args[0] if isinstance(argument, Recorded) and argument.name == "lit" else argument,
         )
     ]
     kind = type_of(*kinds)
-    given = [as_type(bound, kind, node) for bound, kind in zip((left, right), kinds, strict=True)]
-    return lifted(node, kind, fitted(kind, operation), *given)
+    operands = [as_type(bound, kind, node) for bound, kind in zip((left, right), kinds, strict=True)]
+    return lifted(node, kind, fitted(kind, operation), *operands)
 
 
 def _quotient(node: Recorded, left: Bound, right: Bound) -> Bound:
@@ -734,7 +734,7 @@ def _known(decisive: bool) -> Callable[[t.ArrayType, Bound], tuple[t.DataType, C
     def call(_items: list[Any], results: list[bool | None]) -> bool | None:
         return decisive if decisive in results else None if None in results else not decisive
 
-    return lambda _kind, made: (t.BooleanType(), call, made.nullable)
+    return lambda _kind, bound: (t.BooleanType(), call, bound.nullable)
 
 
 _OVER_ITEMS: dict[str, Callable[[t.ArrayType, Bound], tuple[t.DataType, Callable[..., Any], bool]]] = {

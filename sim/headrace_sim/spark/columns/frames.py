@@ -209,18 +209,18 @@ class Rows:
         self, keys: Sequence[Recorded], nodes: Sequence[Recorded], *, only_schema: bool = False
     ) -> "Rows":
         """Group the rows by columns, and aggregate each group; or return only the columns of that."""
-        given, schema, partitions = self.computed_first([*keys])
-        by = [bind(node, schema) for node in given]
+        by_columns, schema, partitions = self.computed_first([*keys])
+        by = [bind(node, schema) for node in by_columns]
         columns = [bind(node, schema, [key.name for key in by]) for node in nodes]
         groups: dict[Any, list[tuple[Any, ...]]] = {} if by or only_schema else {(): []}
         for row in chain.from_iterable(partitions):
             groups.setdefault(tuple(hashable(key.value(row)) for key in by), []).append(row)
-        made = [t.StructField(bound.name, bound.type, bound.nullable) for bound in (*by, *columns)]
+        fields = [t.StructField(bound.name, bound.type, bound.nullable) for bound in (*by, *columns)]
         rows = [
             (*(key.value(group[0]) for key in by), *(bound.value(group) for bound in columns))
             for group in groups.values()
         ]
-        return self.with_rows(t.StructType(made), [tuple(rows)])
+        return self.with_rows(t.StructType(fields), [tuple(rows)])
 
 
 # What is done to all rows of a schema, bound to it once
@@ -233,16 +233,18 @@ _Finish = Callable[[Rows, Sequence[Partition]], Rows]
 def selecting(nodes: Sequence[Recorded], schema: t.StructType) -> Change:
     """Return what computes columns."""
     expanded = [part for node in nodes for part in expand(node, schema)]
-    return _bound(expanded, schema, lambda made, full: _computing([bind(node, full) for node in made]))
+    return _bound(
+        expanded, schema, lambda computed, full: _computing([bind(node, full) for node in computed])
+    )
 
 
 def adding(columns: Mapping[str, Recorded], schema: t.StructType) -> Change:
     """Return what adds columns, or replaces those with these names."""
 
-    def bound(made: list[Recorded], full: t.StructType) -> _Finish:
+    def bound(computed: list[Recorded], full: t.StructType) -> _Finish:
         named = {
-            folded(name): replace(found, name=name, metadata=time_kept(found.metadata))
-            for name, found in zip(columns, (bind(node, full) for node in made), strict=True)
+            folded(name): replace(value, name=name, metadata=time_kept(value.metadata))
+            for name, value in zip(columns, (bind(node, full) for node in computed), strict=True)
         }
         fields = zip(schema.names, expand(column("*"), schema), strict=True)
         kept = [
@@ -259,8 +261,8 @@ def keeping(condition: Recorded, schema: t.StructType) -> Change:
         message = "[WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE] A window function is in a condition"
         raise AnalysisException(message=message)
 
-    def bound(made: list[Recorded], full: t.StructType) -> _Finish:
-        test, width = bind(made[0], full), len(schema.fields)
+    def bound(computed: list[Recorded], full: t.StructType) -> _Finish:
+        test, width = bind(computed[0], full), len(schema.fields)
         if not isinstance(test.type, (t.BooleanType, t.NullType)):
             problem = f"{test.name} is {test.type.simpleString()}, not BOOLEAN"
             raise AnalysisException(message=f"[DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN] {problem}")
@@ -280,8 +282,8 @@ def _bound(
         return lambda rows: finish(rows, rows.partitions)
 
     def change(rows: Rows) -> Rows:
-        made, full, partitions = rows.computed_first(nodes)
-        return bound(made, full)(rows, partitions)
+        computed, full, partitions = rows.computed_first(nodes)
+        return bound(computed, full)(rows, partitions)
 
     return change
 

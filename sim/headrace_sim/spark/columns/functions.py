@@ -65,21 +65,21 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 def _like(text: str, pattern: str) -> bool:
     parts = re.findall(r"\\(.)|(%)|(_)|(.)", pattern, re.DOTALL)
-    made = "".join(
+    regex = "".join(
         ".*" if many else "." if one else re.escape(quoted or plain) for quoted, many, one, plain in parts
     )
-    return re.fullmatch(made, text, re.DOTALL) is not None
+    return re.fullmatch(regex, text, re.DOTALL) is not None
 
 
 def _replaced(text: str, pattern: str, replacement: str) -> str:
     escaped = replacement.replace("\\", r"\\")
-    made = re.sub(r"\\\\(.)|\$(\d)", lambda part: part[1] or rf"\g<{part[2]}>", escaped)
-    return _pattern(pattern).sub(made, text)
+    template = re.sub(r"\\\\(.)|\$(\d)", lambda part: part[1] or rf"\g<{part[2]}>", escaped)
+    return _pattern(pattern).sub(template, text)
 
 
 def _extracted(text: str, pattern: str, group: int = 1) -> str:
-    found = _pattern(pattern).search(text)
-    return (found[group] or "") if found else ""
+    match = _pattern(pattern).search(text)
+    return (match[group] or "") if match else ""
 
 
 def _split(text: str, pattern: str, limit: int = -1) -> list[str]:
@@ -107,8 +107,8 @@ def _whole(call: Callable[[float], int], value: float) -> int:
     return in_range(call(value), _LONG, "ARITHMETIC_OVERFLOW")
 
 
-def _translated(text: str, given: str, made: str) -> str:
-    table = {ord(char): made[place : place + 1] for place, char in reversed([*enumerate(given)])}
+def _translated(text: str, old: str, new: str) -> str:
+    table = {ord(char): new[place : place + 1] for place, char in reversed([*enumerate(old)])}
     return text.translate(table)
 
 
@@ -144,23 +144,23 @@ def _truncated_time(unit: str, at: datetime) -> datetime | None:
 
 def _truncated_day(day: date, unit: str) -> date | None:
     coarse = _NAMES.get(unit.lower(), unit.lower()) in {"year", "quarter", "month", "week"}
-    found = _truncated(unit, datetime(day.year, day.month, day.day)) if coarse else None
-    return None if found is None else found.date()
+    start = _truncated(unit, datetime(day.year, day.month, day.day)) if coarse else None
+    return None if start is None else start.date()
 
 
 _LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 
 
 def _formatted(at: datetime, form: str) -> str:
-    made = []
+    parts = []
     for quoted, letters, _, other in re.findall(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z']+)", form):
         if letters and letters not in _LETTERS:
             known = ", ".join(_LETTERS)
             raise NotSimulatedError(
                 f"{letters!r} in the pattern {form!r} (known are {known}, and text in '...')"
             )
-        made.append(at.strftime(_LETTERS[letters]) if letters else quoted or other)
-    return "".join(made)
+        parts.append(at.strftime(_LETTERS[letters]) if letters else quoted or other)
+    return "".join(parts)
 
 
 def _of_day(call: Callable[[date], int]) -> Function:

@@ -51,10 +51,10 @@ class SparkSql(Databricks):
 
         def _parse_is(self, this: Any) -> Any:
             """Tell ``x IS NOT NULL`` from ``NOT x IS NULL``."""
-            found = super()._parse_is(this)
-            if isinstance(found, exp.Not):
-                found.meta[IS_NOT] = True
-            return found
+            tree = super()._parse_is(this)
+            if isinstance(tree, exp.Not):
+                tree.meta[IS_NOT] = True
+            return tree
 
         def _warn_unsupported(self) -> None:
             """Say nothing: a command that is not understood is refused."""

@@ -52,14 +52,14 @@ def joined(left: Side, right: Side, how: str, names: Sequence[str] | Recorded | 
     pairs = [(mine, [other for other in right[1] if matches(mine, other)]) for mine in left[1]]
     if how in {"semi", "anti"}:
         return left[0], [mine for mine, others in pairs if bool(others) is (how == "semi")]
-    found = [(mine, other) for mine, others in pairs for other in others]
+    rows = [(mine, other) for mine, others in pairs for other in others]
     no_left, no_right = (None,) * len(left[0].fields), (None,) * len(right[0].fields)
     if how in {"left", "full"}:
-        found += [(mine, no_right) for mine, others in pairs if not others]
+        rows += [(mine, no_right) for mine, others in pairs if not others]
     if how in {"right", "full"}:
         known = {id(other) for _, others in pairs for other in others}
-        found += [(no_left, other) for other in right[1] if id(other) not in known]
-    return side_by_side(left[0], right[0], how, shared, found)
+        rows += [(no_left, other) for other in right[1] if id(other) not in known]
+    return side_by_side(left[0], right[0], how, shared, rows)
 
 
 def _by_names(
@@ -122,6 +122,6 @@ def _field(field: t.StructField, missing: bool) -> t.StructField:
 
 
 def _key_field(mine: t.StructField, other: t.StructField, how: str) -> t.StructField:
-    found = other if how == "right" else mine
-    nullable = found.nullable or (how == "full" and other.nullable)
-    return t.StructField(found.name, found.dataType, nullable, {**(found.metadata or {}), SHARED: True})
+    field = other if how == "right" else mine
+    nullable = field.nullable or (how == "full" and other.nullable)
+    return t.StructField(field.name, field.dataType, nullable, {**(field.metadata or {}), SHARED: True})

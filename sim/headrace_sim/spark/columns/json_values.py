@@ -34,8 +34,8 @@ def _from_parsed(parsed: Any, kind: t.DataType) -> Any:
         return None
     match kind:
         case t.StructType():
-            found = parsed if isinstance(parsed, dict) else {}
-            values = [_from_parsed(found.get(field.name), field.dataType) for field in kind.fields]
+            members = parsed if isinstance(parsed, dict) else {}
+            values = [_from_parsed(members.get(field.name), field.dataType) for field in kind.fields]
             return t._create_row(kind.names, values)
         case t.ArrayType():
             items = parsed if isinstance(parsed, list) else None
@@ -88,8 +88,8 @@ def json_writer(kind: t.DataType, place: str) -> Callable[[Any], str]:
 
             def of_row(row: Any) -> str:
                 parts = zip(names, writers, row, strict=True)
-                told = ((name, "null" if item is None else write(item)) for name, write, item in parts)
-                kept = (f"{name}:{text}" for name, text in told if text != "null" or not without_nulls)
+                texts = ((name, "null" if item is None else write(item)) for name, write, item in parts)
+                kept = (f"{name}:{text}" for name, text in texts if text != "null" or not without_nulls)
                 return _enclosed("{}", kept)
 
             return of_row
@@ -133,19 +133,19 @@ def json_object(text: str, path: str) -> str | None:
     if not path.startswith("$") or any(other or "*" in name for name, _, _, other in parts):
         raise NotSimulatedError(f"the path {path!r} (known are $.name, $['name'] and $[0])")
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return None
     for name, quoted, place, _ in parts:
-        known = found if isinstance(found, list if place else dict) else {}
+        known = value if isinstance(value, list if place else dict) else {}
         key = int(place) if place else name or quoted
-        found = known[key] if key in (range(len(known)) if place else known) else None
-    return found if found is None or isinstance(found, str) else _written(found)
+        value = known[key] if key in (range(len(known)) if place else known) else None
+    return value if value is None or isinstance(value, str) else _written(value)
 
 
-def _written(found: Any) -> str:
-    if isinstance(found, dict):
-        return _enclosed("{}", (f"{json.dumps(name)}:{_written(item)}" for name, item in found.items()))
-    if isinstance(found, list):
-        return _enclosed("[]", map(_written, found))
-    return java_double(found) if isinstance(found, float) else json.dumps(found, ensure_ascii=False)
+def _written(value: Any) -> str:
+    if isinstance(value, dict):
+        return _enclosed("{}", (f"{json.dumps(name)}:{_written(item)}" for name, item in value.items()))
+    if isinstance(value, list):
+        return _enclosed("[]", map(_written, value))
+    return java_double(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)

@@ -122,12 +122,12 @@ def _shown_interval(length: timedelta, kind: Any = None) -> str:
         for place, limit in ((1, 24), (2, 60), (3, 60))
         if first <= place <= last
     ]
-    told = ":".join(parts[first == 0 :])
-    told = " ".join([*parts[: first == 0], *[told][: last > 0]]) + (
+    text = ":".join(parts[first == 0 :])
+    text = " ".join([*parts[: first == 0], *[text][: last > 0]]) + (
         f".{micros:06}".rstrip("0") if micros and last == 3 else ""
     )
     names = dict.fromkeys(("DAY", "HOUR", "MINUTE", "SECOND")[place] for place in (first, last))
-    return f"INTERVAL '{'-' if length < timedelta() else ''}{told}' {' TO '.join(names)}"
+    return f"INTERVAL '{'-' if length < timedelta() else ''}{text}' {' TO '.join(names)}"
 
 
 def _shown_moved(node: Recorded) -> str:
@@ -145,14 +145,14 @@ def is_name(node: Any) -> bool:
     return isinstance(node, Recorded) and node.name in {"col", "apply"}
 
 
-def _type_name(given: Any) -> str:
-    return given if isinstance(given, str) else given.simpleString()
+def _type_name(kind: Any) -> str:
+    return kind if isinstance(kind, str) else kind.simpleString()
 
 
 def _shown_case(node: Recorded) -> str:
     pairs, default = case_parts(node)
-    told = "".join(f" WHEN {shown(condition)} THEN {shown(value)}" for condition, value in pairs)
-    return f"CASE{told}{'' if default is None else f' ELSE {shown(default[0])}'} END"
+    branches = "".join(f" WHEN {shown(condition)} THEN {shown(value)}" for condition, value in pairs)
+    return f"CASE{branches}{'' if default is None else f' ELSE {shown(default[0])}'} END"
 
 
 def _shown_part(node: Any) -> str:

@@ -115,13 +115,13 @@ def _quoted(part: exp.Expr) -> str:
 
 
 def _number(reader: _Reader, tree: exp.Expr, word: str) -> Any:
-    found = _NUMBER.fullmatch(word)
-    if found is None:
+    parts = _NUMBER.fullmatch(word)
+    if parts is None:
         reader.refuse(tree)
-    digits, suffix = word[: found.start(3)] if found[3] else word, (found[3] or "").lower()
+    digits, suffix = word[: parts.start(3)] if parts[3] else word, (parts[3] or "").lower()
     if suffix in {"s", "y", "f"}:
         reader.refuse(tree)
-    if suffix == "d" or (not suffix and found[2]):
+    if suffix == "d" or (not suffix and parts[2]):
         return float(digits)
     if "." in digits or suffix == "bd" or int(digits) >= 1 << 63:
         return Decimal(digits)
@@ -185,16 +185,16 @@ def _between(reader: _Reader, tree: Any) -> Recorded:
     if type(tree.args["high"]) in _LOOSE:
         reader.refuse(tree)
     node, low, high = (reader.read(tree.args[part]) for part in ("this", "low", "high"))
-    made = reader.called("and", reader.called("geq", node, low), reader.called("leq", node, high))
-    return reader.called("as", made, f"between({shown(node)}, {shown(low)}, {shown(high)})")
+    both = reader.called("and", reader.called("geq", node, low), reader.called("leq", node, high))
+    return reader.called("as", both, f"between({shown(node)}, {shown(low)}, {shown(high)})")
 
 
 def _like(name: str) -> Callable[[_Reader, Any], Recorded]:
     def read(reader: _Reader, tree: Any) -> Recorded:
         if type(tree.expression) in {*_LOOSE, exp.Any, exp.All}:
             reader.refuse(tree)
-        found = reader.called(name, reader.read(tree.this), reader.read(tree.expression))
-        return reader.called("not", found) if tree.args.get("negate") else found
+        test = reader.called(name, reader.read(tree.this), reader.read(tree.expression))
+        return reader.called("not", test) if tree.args.get("negate") else test
 
     return read
 
@@ -208,12 +208,12 @@ def _negated(reader: _Reader, tree: Any) -> Any:
 
 
 def _cast(reader: _Reader, tree: Any) -> Recorded:
-    made = reader.cast(tree, reader.read(tree.this), shown_text(tree.to))
+    cast = reader.cast(tree, reader.read(tree.this), shown_text(tree.to))
     if not tree.meta.get(TYPED_LITERAL):
-        return made
-    is_day = isinstance(made.args[1], t.TimestampType) and len(tree.this.name) == len("2024-01-02")
+        return cast
+    is_day = isinstance(cast.args[1], t.TimestampType) and len(tree.this.name) == len("2024-01-02")
     text = f"{tree.this.name} 00:00:00" if is_day else tree.this.name
-    return reader.called("as", made, f"{made.args[1].typeName().upper()} '{text}'")
+    return reader.called("as", cast, f"{cast.args[1].typeName().upper()} '{text}'")
 
 
 def _case(reader: _Reader, tree: Any) -> Recorded:
@@ -296,13 +296,13 @@ def _call(reader: _Reader, tree: Any) -> Any:
     name = _JAVA_NAMES.get(written, written)
     if any(isinstance(argument, exp.Distinct) for argument in tree.expressions):
         return _distinct(reader, tree, name)
-    given = reader.all(tree.expressions)
+    arguments = reader.all(tree.expressions)
     special = _SPECIAL.get(name)
-    if name in _TYPES and len(given) == 1:
-        return reader.cast(tree, given[0], name)
-    made = special(reader, tree, given) if special else reader.called(name, *given)
-    shown_name = f"{written}({', '.join(map(shown, given))})"
-    return reader.named(made, shown_name) if written in _SHOWN_AS_WRITTEN else made
+    if name in _TYPES and len(arguments) == 1:
+        return reader.cast(tree, arguments[0], name)
+    node = special(reader, tree, arguments) if special else reader.called(name, *arguments)
+    shown_name = f"{written}({', '.join(map(shown, arguments))})"
+    return reader.named(node, shown_name) if written in _SHOWN_AS_WRITTEN else node
 
 
 _SHOWN_AS_WRITTEN = frozenset({"day", "first_value", "ifnull", "last_value", "mean", "nvl", "substr"})
@@ -322,20 +322,20 @@ def _distinct(reader: _Reader, tree: Any, name: str) -> Recorded:
     return reader.called("as", reader.called(name, first), f"{name}(DISTINCT {shown(first)})")
 
 
-def _if(reader: _Reader, tree: exp.Expr, given: list[Any]) -> Recorded:
-    if len(given) != 3:
+def _if(reader: _Reader, tree: exp.Expr, arguments: list[Any]) -> Recorded:
+    if len(arguments) != 3:
         reader.refuse(tree)
-    condition = reader.cast(tree, None, "boolean") if given[0] is None else given[0]
-    made = reader.called("otherwise", reader.called("when", condition, given[1]), given[2])
-    return reader.called("as", made, f"(IF({', '.join(map(shown, given))}))")
+    condition = reader.cast(tree, None, "boolean") if arguments[0] is None else arguments[0]
+    chosen = reader.called("otherwise", reader.called("when", condition, arguments[1]), arguments[2])
+    return reader.called("as", chosen, f"(IF({', '.join(map(shown, arguments))}))")
 
 
-def _named_struct(reader: _Reader, tree: exp.Expr, given: list[Any]) -> Recorded:
-    if len(given) % 2 or not all(isinstance(label, str) for label in given[::2]):
+def _named_struct(reader: _Reader, tree: exp.Expr, arguments: list[Any]) -> Recorded:
+    if len(arguments) % 2 or not all(isinstance(label, str) for label in arguments[::2]):
         reader.refuse(tree)
-    parts = zip(given[1::2], given[::2], strict=True)
-    made = reader.called("struct", [reader.called("as", node, label) for node, label in parts])
-    return reader.named(made, f"named_struct({', '.join(map(shown, given))})")
+    parts = zip(arguments[1::2], arguments[::2], strict=True)
+    struct = reader.called("struct", [reader.called("as", node, label) for node, label in parts])
+    return reader.named(struct, f"named_struct({', '.join(map(shown, arguments))})")
 
 
 _SPECIAL: dict[str, Callable[[_Reader, exp.Expr, list[Any]], Recorded]] = {
@@ -365,8 +365,8 @@ def _filtered(reader: _Reader, tree: Any) -> Recorded:
     call, condition = reader.read(tree.this), reader.read(tree.expression.this)
     if not isinstance(call, Recorded) or call.name not in AGGREGATES or AGGREGATES[call.name].takes_nulls:
         reader.refuse(tree)
-    given, *others = call.args
-    value = 1 if isinstance(given, Recorded) and given.args == ("*",) else given
+    value_node, *others = call.args
+    value = 1 if isinstance(value_node, Recorded) and value_node.args == ("*",) else value_node
     counted = reader.called(call.name, reader.called("when", condition, value), *others)
     return reader.called("as", counted, f"{shown(call)} FILTER (WHERE {shown(condition)})")
 
@@ -378,10 +378,10 @@ def _over(reader: _Reader, tree: Any) -> Recorded:
         tuple(reader.all(order.expressions if order else [])),
         limits and _frame(reader, limits),
     )
-    made = reader.called("over", reader.read(tree.this), spec)
-    if made.args[0].name in {"lag", "lead"}:
-        return made
-    return reader.named(made, re.sub(r"-(\d+) FOLLOWING", r"\1 PRECEDING", shown(made)))
+    over = reader.called("over", reader.read(tree.this), spec)
+    if over.args[0].name in {"lag", "lead"}:
+        return over
+    return reader.named(over, re.sub(r"-(\d+) FOLLOWING", r"\1 PRECEDING", shown(over)))
 
 
 def _frame(reader: _Reader, tree: Any) -> tuple[str, int | None, int | None]:

@@ -23,15 +23,15 @@ def time_of_text(text: str, form: str) -> datetime:
 
     Raise `DateTimeException` if it has none, or `NotSimulatedError` if the policy asks the parser of Spark 2, which may read it.
     """
-    found = _reader(form).fullmatch(text)
-    parts = found.groupdict() if found is not None else {"M": "0"}  # there is no such month
+    match = _reader(form).fullmatch(text)
+    parts = match.groupdict() if match is not None else {"M": "0"}  # there is no such month
     try:
         year, month, day = int(parts.get("y", 1970)), int(parts.get("M", 1)), int(parts.get("d", 1))
         hour, minute, second = (int(parts.get(letter, 0)) for letter in "Hms")
         return datetime(year, month, day, hour, minute, second, int(parts.get("S", "0").ljust(6, "0")))
     except ValueError as error:
         if (
-            found is None
+            match is None
             and in_force(TIME_PARSER).upper() != "CORRECTED"
             and _reader(form, old=True).match(text)
         ):
@@ -46,10 +46,10 @@ def time_of_text(text: str, form: str) -> datetime:
 @cache
 def _reader(form: str, *, old: bool = False) -> re.Pattern[str]:
     """Return what reads text by a pattern of Java's, with a group for each letter; or all that Spark 2 may read, and more."""
-    made = []
+    regex = []
     for quoted, letters, _, other in re.findall(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z']+)", form):
         if letters and (letters not in _DIGITS or "[" in form):
             raise NotSimulatedError(f"{letters!r} in the pattern {form!r} (known are {', '.join(_DIGITS)})")
         digits = _OLD_DIGITS if old else _DIGITS.get(letters)
-        made.append(f"(?P<{letters[0]}>{digits})" if letters else re.escape(quoted or other))
-    return re.compile("".join(made), re.ASCII)
+        regex.append(f"(?P<{letters[0]}>{digits})" if letters else re.escape(quoted or other))
+    return re.compile("".join(regex), re.ASCII)

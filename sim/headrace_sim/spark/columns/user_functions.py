@@ -35,9 +35,9 @@ def called(node: Recorded, bind: Callable[[Any], Value]) -> Value:
 
     def value(row: Any) -> Any:
         by_name = {name: argument(row) for name, argument in named.items()}
-        given = [argument(row) for argument in placed]
-        result = convert(function.func(*given, **by_name))
-        note_result(function._name, node.place, (given, by_name), result)
+        arguments = [argument(row) for argument in placed]
+        result = convert(function.func(*arguments, **by_name))
+        note_result(function._name, node.place, (arguments, by_name), result)
         return result
 
     return value
@@ -69,26 +69,28 @@ def called_on_columns(
     """
     function, columns = node.args
     placed, named = _arguments(columns, bind)
-    given = [*placed, *named.values()]
+    arguments = [*placed, *named.values()]
     if any(
-        isinstance(kind, t.StructType) for kind in (function.returnType, *(bound.type for bound in given))
+        isinstance(kind, t.StructType) for kind in (function.returnType, *(bound.type for bound in arguments))
     ):
         remedy = "Give it the fields as columns of their own, or write a function for mapInPandas()"
         raise CannotFollowError(f"{function._name}(), a pandas function with structs,", node.place, remedy)
-    read = InputRows(t.StructType([t.StructField(f"_{at}", bound.type) for at, bound in enumerate(given)]))
+    read = InputRows(
+        t.StructType([t.StructField(f"_{at}", bound.type) for at, bound in enumerate(arguments)])
+    )
     out = OutputRows(t.StructType([t.StructField("result", function.returnType)]))
-    found = []
+    columns_of_results = []
     for rows in partitions:
         results: list[Any] = []
-        for frame in read.frames([tuple(bound.value(row) for bound in given) for row in rows], _BATCH):
+        for frame in read.frames([tuple(bound.value(row) for bound in arguments) for row in rows], _BATCH):
             series = [frame[name] for name in frame.columns]
             by_name = dict(zip(named, series[len(placed) :], strict=True))
-            made = out.from_frames([_result(function, series[: len(placed)], by_name, len(frame))])
-            for given_row, (result,) in zip(frame.itertuples(index=False, name=None), made, strict=True):
+            values = out.from_frames([_result(function, series[: len(placed)], by_name, len(frame))])
+            for given_row, (result,) in zip(frame.itertuples(index=False, name=None), values, strict=True):
                 note_result(function._name, node.place, given_row, result)
-            results += made
-        found.append([row[0] for row in results])
-    return found
+            results += values
+        columns_of_results.append([row[0] for row in results])
+    return columns_of_results
 
 
 def _result(function: Any, placed: list[Any], named: dict[str, Any], count: int) -> Any:
@@ -100,8 +102,8 @@ def _result(function: Any, placed: list[Any], named: dict[str, Any], count: int)
     else:
         result = function.func(*placed, **named)
     if not hasattr(result, "__len__"):
-        found = type(result).__name__
-        raise PySparkTypeError(f"[UDF_RETURN_TYPE] {function._name}() returns {found}, not a pandas.Series")
+        kind = type(result).__name__
+        raise PySparkTypeError(f"[UDF_RETURN_TYPE] {function._name}() returns {kind}, not a pandas.Series")
     if len(result) != count:
         problem = f"the result of {function._name}() has {len(result)} rows, and not {count}"
         raise PySparkRuntimeError(f"[RESULT_ROWS_MISMATCH] {problem}")
@@ -125,11 +127,11 @@ def _returned(function: Any, place: str) -> Callable[[Any], Any]:
     schema = t.StructType([t.StructField("result", kind)])
 
     def convert(result: Any) -> Any:
-        given = [prepared(result)]
+        values = [prepared(result)]
         try:
-            made = pa.array(given, type=arrow)
+            array = pa.array(values, type=arrow)
         except pa.lib.ArrowInvalid:
-            made = pa.array(given).cast(arrow)
-        return rows_of(pa.table({"result": made}), schema)[0][0]
+            array = pa.array(values).cast(arrow)
+        return rows_of(pa.table({"result": array}), schema)[0][0]
 
     return convert

@@ -44,13 +44,13 @@ def altered_told(tell: Callable[[Altered], object]) -> AbstractContextManager[An
     return held(_TELL, tell)
 
 
-def note_altered(variable: str, schema: t.StructType, given: Any, kept: tuple[Any, ...], place: str) -> None:
+def note_altered(variable: str, schema: t.StructType, row: Any, kept: tuple[Any, ...], place: str) -> None:
     """Tell of the columns that do not hold what they were given, if somebody is to be told.
 
     Args:
         variable: The state variable.
         schema: Of its rows.
-        given: A row, as PySpark pickled it.
+        row: A row, as PySpark pickled it.
         kept: The row that `stored` has made of it.
         place: Of the call.
 
@@ -58,26 +58,26 @@ def note_altered(variable: str, schema: t.StructType, given: Any, kept: tuple[An
     tell = _TELL.get()
     if tell is None:
         return
-    for field, value, made in zip(schema.fields, given, kept, strict=True):
-        if _altered(field.dataType, value, made):
+    for field, value, cell in zip(schema.fields, row, kept, strict=True):
+        if _altered(field.dataType, value, cell):
             kind = field.dataType.simpleString().upper()
-            tell(Altered(variable, f"{field.name}, a {kind}", value, made, place))
+            tell(Altered(variable, f"{field.name}, a {kind}", value, cell, place))
 
 
-def _altered(kind: t.DataType, given: Any, kept: Any) -> bool:
+def _altered(kind: t.DataType, before: Any, kept: Any) -> bool:
     """Return whether a value, or a part of it, has wrapped or become null."""
-    if given is None or kept is None:
-        return kept is not given
+    if before is None or kept is None:
+        return kept is not before
     match kind:
         case t.ArrayType(elementType=element):
-            return any(_altered(element, *both) for both in zip(given, kept, strict=True))
+            return any(_altered(element, *both) for both in zip(before, kept, strict=True))
         case t.MapType(valueType=element):
-            return any(_altered(element, *both) for both in zip(given.values(), kept.values(), strict=False))
+            return any(_altered(element, *both) for both in zip(before.values(), kept.values(), strict=False))
         case t.StructType(fields=fields):
-            parts = zip(fields, given, kept, strict=True)
-            return any(_altered(field.dataType, value, made) for field, value, made in parts)
+            parts = zip(fields, before, kept, strict=True)
+            return any(_altered(field.dataType, value, cell) for field, value, cell in parts)
         case _:
-            return type(kind) in BITS and bool(given != kept)
+            return type(kind) in BITS and bool(before != kept)
 
 
 class ValueRefusedError(Exception):
@@ -105,9 +105,9 @@ def stored(schema: t.StructType, internal: Any) -> tuple[Any, ...]:
 
 def _in_field(field: t.StructField, value: Any) -> Any:
     """Convert, and take zero for null in a NOT NULL number, as the bytes of Spark's row have it."""
-    made = from_pickled(field.dataType, value)
-    if made is not None or field.nullable:
-        return made
+    converted = from_pickled(field.dataType, value)
+    if converted is not None or field.nullable:
+        return converted
     kind = field.dataType
     zero = 0 if type(kind) in BITS else False if isinstance(kind, t.BooleanType) else None
     return 0.0 if isinstance(kind, (t.FloatType, t.DoubleType)) else zero
@@ -150,10 +150,10 @@ def _fraction(kind: t.DataType, value: Any) -> Any:
     if isinstance(kind, t.DecimalType):
         if not isinstance(value, Decimal):
             return None
-        made = value.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
-        if abs(made) < Decimal(10) ** (kind.precision - kind.scale):
-            return made
-        problem = f"The {made} rounded half up from {value} cannot be represented as {kind.simpleString()}"
+        rounded = value.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
+        if abs(rounded) < Decimal(10) ** (kind.precision - kind.scale):
+            return rounded
+        problem = f"The {rounded} rounded half up from {value} cannot be represented as {kind.simpleString()}"
         raise ValueRefusedError(f"[NUMERIC_VALUE_OUT_OF_RANGE.WITHOUT_SUGGESTION] {problem}.")
     if not isinstance(value, float):
         return None
@@ -279,26 +279,26 @@ class InputRows:
         self.schema = schema
         self._plain = all(isinstance(field.dataType, _AS_GIVEN) for field in schema.fields)
 
-    def rows(self, given: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def rows(self, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Return ``Row`` values."""
         names = self.schema.names
         if self._plain:
-            return [t._create_row(names, row) for row in given]
-        if not given:
+            return [t._create_row(names, row) for row in rows]
+        if not rows:
             return []
-        columns = [column.to_pylist() for column in self._table(given).columns]
+        columns = [column.to_pylist() for column in self._table(rows).columns]
         return [t._create_row(names, row) for row in zip(*columns, strict=True)]
 
-    def frames(self, given: Sequence[tuple[Any, ...]], most: int | None = None) -> Iterator[Any]:
+    def frames(self, rows: Sequence[tuple[Any, ...]], most: int | None = None) -> Iterator[Any]:
         """Return pandas DataFrames of at most so many rows each, as ``transformWithStateInPandas`` makes them of single rows."""
         import pandas as pd  # noqa: PLC0415  slow to import, and only for the API that wants it
 
-        return (pd.DataFrame(list(frame.itertuples(index=False))) for frame in self.slices(given, most))
+        return (pd.DataFrame(list(frame.itertuples(index=False))) for frame in self.slices(rows, most))
 
-    def slices(self, given: Sequence[tuple[Any, ...]], most: int | None = None) -> Iterator[Any]:
+    def slices(self, rows: Sequence[tuple[Any, ...]], most: int | None = None) -> Iterator[Any]:
         """Return pandas DataFrames of at most so many rows each, whose columns have the types of their schema."""
-        size = most or len(given) or 1
-        return (self._frame(given[start : start + size]) for start in range(0, len(given), size))
+        size = most or len(rows) or 1
+        return (self._frame(rows[start : start + size]) for start in range(0, len(rows), size))
 
     def empty_frame(self) -> Any:
         """Return a DataFrame without rows that has the columns."""
@@ -306,11 +306,11 @@ class InputRows:
 
         return pd.DataFrame(columns=self.schema.names)
 
-    def _frame(self, given: Sequence[tuple[Any, ...]]) -> Any:
-        return frame_of(self._table(given), self.schema, in_force(ZONE))
+    def _frame(self, rows: Sequence[tuple[Any, ...]]) -> Any:
+        return frame_of(self._table(rows), self.schema, in_force(ZONE))
 
-    def _table(self, given: Sequence[tuple[Any, ...]]) -> pa.Table:
-        return arrow_table(list(given), self.schema)
+    def _table(self, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+        return arrow_table(list(rows), self.schema)
 
 
 class OutputRows:
@@ -320,15 +320,15 @@ class OutputRows:
         self.schema = schema
         self._arrow = pa.schema(list(arrow_type(schema)))
 
-    def from_rows(self, given: Iterable[Any]) -> list[tuple[Any, ...]]:
+    def from_rows(self, rows: Iterable[Any]) -> list[tuple[Any, ...]]:
         """Convert ``Row`` values by the names of their fields: missing ones are null, extra ones are ignored."""
-        found = [row.asDict(True) for row in given]
-        return self._collected(pa.RecordBatch.from_pylist(found, schema=self._arrow)) if found else []
+        dicts = [row.asDict(True) for row in rows]
+        return self._collected(pa.RecordBatch.from_pylist(dicts, schema=self._arrow)) if dicts else []
 
-    def from_frames(self, given: Iterable[Any]) -> list[tuple[Any, ...]]:
+    def from_frames(self, frames: Iterable[Any]) -> list[tuple[Any, ...]]:
         """Convert pandas frames by the names of their columns."""
         rows: list[tuple[Any, ...]] = []
-        for frame in given:
+        for frame in frames:
             _expect_frame(frame)
             rows += self._collected(batch_of(frame, self.schema, in_force(ZONE)))
         return rows

@@ -57,7 +57,7 @@ def computed_first(nodes: list[Recorded], schema: t.StructType, partitions: Sequ
     calls = list(_calls_in(nodes))
     if any(windows_in(calls)):
         partitions = [tuple(row for partition in partitions for row in partition)]
-    fields, found, columns = [], dict[int, Recorded](), list[list[list[Any]]]()
+    fields, results, columns = [], dict[int, Recorded](), list[list[list[Any]]]()
     for number, call in enumerate(calls):
         if call.name == "over":
             kind, nullable, values = windowed(call, schema, partitions[0])
@@ -71,13 +71,13 @@ def computed_first(nodes: list[Recorded], schema: t.StructType, partitions: Sequ
             columns.append(called_on_columns(call, lambda node: bind(node, schema), partitions))
         fields.append(t.StructField(f"computed {number}", kind, nullable))
         column = Recorded("field", (len(schema.fields) + number, shown(call)), call.place)
-        found[id(call)] = column
+        results[id(call)] = column
     extended = [
         tuple((*row, *values) for row, *values in zip(partition, *computed, strict=True))
         for partition, *computed in zip(partitions, *columns, strict=True)
     ]
-    made = [_replaced(node, found) for node in nodes]
-    return _multiplied(made, t.StructType([*schema.fields, *fields]), extended)
+    replaced = [_replaced(node, results) for node in nodes]
+    return _multiplied(replaced, t.StructType([*schema.fields, *fields]), extended)
 
 
 def _drawn(call: Recorded, place: tuple[int, int], count: int) -> list[Any]:
@@ -113,7 +113,9 @@ _OF_ROWS = frozenset({
 
 def _multiplied(nodes: list[Recorded], schema: t.StructType, partitions: Sequence[Partition]) -> Computed:
     """Make a row of each element of an array, or of each window of time, that a column asks for: of all pairs, if two do."""
-    while (call := next((found for node in nodes for found in _generators_in(node)), None)) is not None:
+    while (
+        call := next((generator for node in nodes for generator in _generators_in(node)), None)
+    ) is not None:
         is_window = call.name == "window"
         kind, items_of = _windows(call, schema) if is_window else _elements(call, schema)
         metadata = time_kept(bind(call.args[0], schema).metadata) if is_window else None
@@ -132,7 +134,7 @@ def _generators_in(node: Any) -> Iterator[Recorded]:
         yield inner
     elif isinstance(inner, Recorded):
         for arg in inner.args:
-            yield from (found for found in _generators_in(arg) if found.name == "window")
+            yield from (generator for generator in _generators_in(arg) if generator.name == "window")
 
 
 def _elements(call: Recorded, schema: t.StructType) -> tuple[t.DataType, Callable[[Row], list[Any]]]:
@@ -148,7 +150,7 @@ def _windows(call: Recorded, schema: t.StructType) -> tuple[t.DataType, Callable
     time, kind = time_of(bind(call.args[0], schema)), t.TimestampType()
     if isinstance(time.type, t.StringType | t.DateType):  # Spark casts it
         time = as_type(time, kind, call)
-    lengths = [found for given in call.args[1:] if (found := interval_us(str(given))) is not None]
+    lengths = [time_us for length in call.args[1:] if (time_us := interval_us(str(length))) is not None]
     if not isinstance(time.type, t.TimestampType) or len(lengths) + 1 < len(call.args):
         remedy = "Give it a TIMESTAMP, and intervals such as '10 minutes'"
         raise CannotFollowError(shown(call), call.place, remedy)
@@ -156,10 +158,10 @@ def _windows(call: Recorded, schema: t.StructType) -> tuple[t.DataType, Callable
     names = ["start", "end"]
 
     def value(row: Row) -> list[Any]:
-        found = time.value(row)
-        if found is None:
+        time_us = time.value(row)
+        if time_us is None:
             return []
-        at_us = kind.toInternal(found)
+        at_us = kind.toInternal(time_us)
         last_us = at_us - (at_us - begin_us) % slide_us
         starts = range(last_us, at_us - length_us, -slide_us)
         ends = [(kind.fromInternal(start), kind.fromInternal(start + length_us)) for start in starts]
@@ -168,8 +170,8 @@ def _windows(call: Recorded, schema: t.StructType) -> tuple[t.DataType, Callable
     return t.StructType([t.StructField(name, kind) for name in names]), value
 
 
-def _replaced(node: Any, found: dict[int, Recorded]) -> Any:
+def _replaced(node: Any, results: dict[int, Recorded]) -> Any:
     if isinstance(node, Recorded):
-        known = found.get(id(node))
-        return known or Recorded(node.name, tuple(_replaced(arg, found) for arg in node.args), node.place)
-    return [_replaced(part, found) for part in node] if isinstance(node, list) else node
+        known = results.get(id(node))
+        return known or Recorded(node.name, tuple(_replaced(arg, results) for arg in node.args), node.place)
+    return [_replaced(part, results) for part in node] if isinstance(node, list) else node

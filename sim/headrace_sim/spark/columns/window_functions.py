@@ -32,7 +32,7 @@ def places_in_order(rows: Sequence[Row], nodes: Sequence[Recorded], schema: t.St
     for node in reversed(nodes):
         inner, upwards, nulls_last = _direction(node)
         value, nulls_are_high = bind(inner, schema).value, upwards is nulls_last
-        keys = [((found is None) is nulls_are_high, ordered(found)) for found in map(value, rows)]
+        keys = [((item is None) is nulls_are_high, ordered(item)) for item in map(value, rows)]
         places.sort(key=keys.__getitem__, reverse=not upwards)
     return places
 
@@ -59,13 +59,13 @@ class _Window:
         groups: dict[Any, list[int]] = {}
         for place, row in enumerate(rows):
             groups.setdefault(tuple(hashable(key(row)) for key in self.keys), []).append(place)
-        found: list[Any] = [None] * len(rows)
+        values: list[Any] = [None] * len(rows)
         for places in groups.values():
             group = [rows[place] for place in places]
             order = places_in_order(group, self.spec.order, self.schema)
             for place, value in zip(order, values_of([group[place] for place in order]), strict=True):
-                found[places[place]] = value
-        return kind, nullable, found
+                values[places[place]] = value
+        return kind, nullable, values
 
     def _meaning(self) -> tuple[t.DataType, bool, Callable[[list[Row]], Sequence[Any]]]:
         name = self.function.name
@@ -100,8 +100,8 @@ class _Window:
         return [number[start] for start in starts]
 
     def _shifted(self) -> tuple[t.DataType, bool, Callable[[list[Row]], Sequence[Any]]]:
-        given, *more = self.function.args  # the offset and the default, or neither
-        value = bind(given, self.schema)
+        shifted, *more = self.function.args  # the offset and the default, or neither
+        value = bind(shifted, self.schema)
         otherwise = as_type(bind(more[1] if len(more) > 1 else None, self.schema), value.type, self.call)
         by = _SHIFTS[self.function.name] * (int(more[0]) if more else 1)
 

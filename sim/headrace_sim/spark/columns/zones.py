@@ -89,11 +89,11 @@ def clock_is_moved() -> bool:
 @cache
 def zone_of(name: str) -> tzinfo:
     """Return a time zone by its name in Java. Raise `IllegalArgumentException`, as Spark does, if there is none."""
-    found = re.fullmatch(r"(?:UTC|GMT|UT)?(?:([+-])(\d\d?)(?::?(\d\d))?(?::?(\d\d))?)?|Z", name)
-    if found and name:
-        hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
+    match = re.fullmatch(r"(?:UTC|GMT|UT)?(?:([+-])(\d\d?)(?::?(\d\d))?(?::?(\d\d))?)?|Z", name)
+    if match and name:
+        hours, minutes, seconds = (int(part or 0) for part in match.groups()[1:])
         away = timedelta(hours=hours, minutes=minutes, seconds=seconds)
-        return timezone(-away if found[1] == "-" else away) if away else UTC
+        return timezone(-away if match[1] == "-" else away) if away else UTC
     with suppress(KeyError, OSError, ValueError):
         return ZoneInfo(_SHORT.get(name, name))
     message = f"[INVALID_CONF_VALUE.TIME_ZONE] The value {name!r} in the config {ZONE!r} is invalid: cannot resolve the time zone"

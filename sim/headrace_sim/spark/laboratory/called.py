@@ -34,7 +34,7 @@ from headrace_sim.spark.spark_job import (
 class Called:
     """A function, a `SparkJob` or a pipeline that stands for a program."""
 
-    found: Any
+    target: Any
     # ``MODULE:NAME``, by which each driver imports what is no `SparkJob` anew. Without a module: each takes it as it is
     name: str
     schemas: Mapping[str, str] | str | None = None  # of its parameters
@@ -52,9 +52,9 @@ class Called:
 
     @property
     def _place(self) -> str:
-        if isinstance(self.found, Pipeline):
+        if isinstance(self.target, Pipeline):
             return place_of_sink(self.name.partition(":")[0])
-        function = self.found.sink.function if isinstance(self.found, SparkJob) else self.found
+        function = self.target.sink.function if isinstance(self.target, SparkJob) else self.target
         return definition_of(function) or "unknown:0"
 
     @property
@@ -69,19 +69,19 @@ class Called:
             SparkJobError: It is a `SparkJob` with a step that only the simulation computes.
 
         """
-        found, (module, _, attribute) = self.found, self.name.partition(":")
-        if attribute and not isinstance(found, SparkJob):
-            found = getattr(importlib.import_module(module), attribute)
-        if isinstance(found, Pipeline):
-            returned = writer_of_pipeline(found, module, spark)
+        target, (module, _, attribute) = self.target, self.name.partition(":")
+        if attribute and not isinstance(target, SparkJob):
+            target = getattr(importlib.import_module(module), attribute)
+        if isinstance(target, Pipeline):
+            returned = writer_of_pipeline(target, module, spark)
         elif self.job is None:
             with _started() as started:
-                returned = built_with(found, self.schemas, spark)
+                returned = built_with(target, self.schemas, spark)
             if started:
                 return
         else:
-            is_job = isinstance(found, SparkJob)
-            sink = self.job.sink if is_job else replace(self.job.sink, function=found)
+            is_job = isinstance(target, SparkJob)
+            sink = self.job.sink if is_job else replace(self.job.sink, function=target)
             returned = _written(replace(self.job, sink=sink), spark)
         file, _, line = self._place.rpartition(":")
         code = compile("\n" * (int(line) - 1) + "take(returned)", file, "exec")

@@ -70,14 +70,14 @@ def rows_of_batches(
 
     from headrace.spark.jobs.recorded_input import Landing  # noqa: PLC0415  as above
 
-    with tempfile.TemporaryDirectory() as made:
-        landing = Landing(pipeline, Path(made, "landing"))
+    with tempfile.TemporaryDirectory() as folder:
+        landing = Landing(pipeline, Path(folder, "landing"))
         for number in range(BATCHES):
             first, last = (part * len(events) // BATCHES for part in (number, number + 1))
             landing.put(events[first:last])
         batches: list[list[Any]] = [[] for _ in range(BATCHES)]
         for name in pipeline.injectors:
-            for number, file in enumerate(sorted(Path(made, "landing", name).glob("*.parquet"))):
+            for number, file in enumerate(sorted(Path(folder, "landing", name).glob("*.parquet"))):
                 rows = [tuple(row.values()) for row in parquet.read_table(file).to_pylist()]
                 batches[number] += rows if len(pipeline.injectors) == 1 else [{name: row} for row in rows]
         return batches

@@ -80,17 +80,23 @@ def read_from(
 
     def reading(really: Any) -> Any:
         def read(reader: DataStreamReader, *args: Any, **options: Any) -> Any:
-            told = vars(reader).get("_headrace", {})
-            is_parameter = told.get("format") == PARAMETER
-            known = waiting.get(f"{PARAMETER} {told.get('name', '')}" if is_parameter else users_place())
-            schema, rows = told.get("schema") or FIXED_SCHEMAS.get(str(told.get("format", "")).lower()), None
+            noted_options = vars(reader).get("_headrace", {})
+            is_parameter = noted_options.get("format") == PARAMETER
+            known = waiting.get(
+                f"{PARAMETER} {noted_options.get('name', '')}" if is_parameter else users_place()
+            )
+            schema, rows = (
+                noted_options.get("schema")
+                or FIXED_SCHEMAS.get(str(noted_options.get("format", "")).lower()),
+                None,
+            )
             if known is not None:
                 texts = [{source.path, *(value for _, value in source.options)} for source, _ in known]
-                place = closest(texts, [*args, *options.values(), *told.values()])
+                place = closest(texts, [*args, *options.values(), *noted_options.values()])
                 source, rows = known.pop(place) if len(known) > 1 else known[0]
                 schema = source.schema
             if rows is not None and absolute is not None:
-                path = next(iter(args), options.pop("path", told.get("path")))
+                path = next(iter(args), options.pop("path", noted_options.get("path")))
                 if path is None or really.__name__ == "table":
                     return really(reader, *args, **options)
                 return really(reader, absolute(str(path)), *args[1:], **options)

@@ -34,17 +34,17 @@ class MissingJarsError(HeadraceError):
         )
 
 
-def settings_for_jars(told: Mapping[str, str]) -> dict[str, str]:
+def settings_for_jars(session: Mapping[str, str]) -> dict[str, str]:
     """Return the settings by which Spark has a program's jars from its beginning.
 
     Args:
-        told: The settings of its session. Those of ``PYSPARK_SUBMIT_ARGS`` come first.
+        session: The settings of its session. Those of ``PYSPARK_SUBMIT_ARGS`` come first.
 
     Raises:
         MissingJarsError: A file of ``spark.jars`` is not there.
 
     """
-    settings = {**told, **dict(_submitted(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))}
+    settings = {**session, **dict(_submitted(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))}
     settings = {
         name: value
         for name, value in settings.items()
@@ -65,8 +65,8 @@ def _submitted(arguments: str) -> Iterator[tuple[str, str]]:
         if option in _OPTIONS:
             yield _OPTIONS[option], value
         elif option == "--conf":
-            name, _, told = value.partition("=")
-            yield name, told
+            name, _, setting = value.partition("=")
+            yield name, setting
 
 
 def without_missing(settings: Mapping[str, str], log: BinaryIO) -> dict[str, str] | None:
@@ -84,5 +84,5 @@ def without_missing(settings: Mapping[str, str], log: BinaryIO) -> dict[str, str
     named = (line.partition(_UNRESOLVED)[2].partition(":")[0] for line in said if _UNRESOLVED in line)
     missing = {package.strip().replace("#", ":").replace(";", ":") for package in named}
     asked = [package.strip() for package in settings.get(_PACKAGES, "").split(",")]
-    found = [package for package in asked if package not in missing]
-    return {**settings, _PACKAGES: ",".join(found)} if len(found) < len(asked) else None
+    packages = [package for package in asked if package not in missing]
+    return {**settings, _PACKAGES: ",".join(packages)} if len(packages) < len(asked) else None

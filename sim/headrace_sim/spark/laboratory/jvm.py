@@ -94,8 +94,8 @@ class SparkJvm:
     def __post_init__(self) -> None:
         """Start it."""
         self.gateway = _started(self.settings, self.folder, self.lets)
-        told = getattr(self.gateway, "java_parameters", self.gateway.gateway_parameters)
-        self.port, self.secret = told.port, told.auth_token
+        parameters = getattr(self.gateway, "java_parameters", self.gateway.gateway_parameters)
+        self.port, self.secret = parameters.port, parameters.auth_token
         java = self.gateway.jvm
         self.context = java.org.apache.spark.api.java.JavaSparkContext(java.SparkConf())
         self.context.setLogLevel("OFF")
@@ -116,8 +116,8 @@ class SparkJvm:
         with suppress(PackageNotFoundError):
             jars -= {path.name for path in files("pyspark") or ()}
         let_through = ", ".join(sorted(let.value for let in self.lets))
-        told = {"Java": java("java.version"), JARS: ", ".join(sorted(jars)), LET_THROUGH: let_through}
-        return {name: value for name, value in told.items() if value or name != LET_THROUGH}
+        versions = {"Java": java("java.version"), JARS: ", ".join(sorted(jars)), LET_THROUGH: let_through}
+        return {name: value for name, value in versions.items() if value or name != LET_THROUGH}
 
     def new_catalog(self, settings: Mapping[str, str]) -> Any:
         """Return Java's session with a catalog of its own, as of a Spark with another metastore."""
@@ -225,8 +225,8 @@ def running(settings: Mapping[str, str], lets: frozenset[LetThrough] = frozenset
         JavaNotFoundError: There is no Java.
 
     """
-    with tempfile.TemporaryDirectory(prefix="headrace-spark-") as made:
-        folder = Path(os.path.realpath(made)) / "java"
+    with tempfile.TemporaryDirectory(prefix="headrace-spark-") as temporary:
+        folder = Path(os.path.realpath(temporary)) / "java"
         folder.mkdir()
         (folder.parent / "trials").mkdir()
         (folder / "hosts").write_text("127.0.0.1 localhost\n")

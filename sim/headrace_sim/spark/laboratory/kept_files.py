@@ -255,13 +255,13 @@ def digests_of(home: Path, checkpoint: str, sources: Iterable[Path]) -> dict[str
 
 
 def _digest(files: Iterable[Path]) -> str:
-    told = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:8]
+    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return hashlib.sha256(repr(stats).encode()).hexdigest()[:8]
 
 
 def _files_in(path: Path) -> Iterator[Path]:
-    found = path.rglob("*") if path.is_dir() else [path]
-    return (file for file in found if file.is_file() and not file.name.startswith("."))
+    paths = path.rglob("*") if path.is_dir() else [path]
+    return (file for file in paths if file.is_file() and not file.name.startswith("."))
 
 
 def _committed(home: Path, checkpoint: str) -> int:
@@ -271,9 +271,9 @@ def _committed(home: Path, checkpoint: str) -> int:
 
 
 def _checkpoint_of(job: SparkJob) -> str:
-    given = {name.lower(): value for name, value in job.sink.options}.get("checkpointlocation", "")
-    base = "" if given or job.state is None else job.state.settings.values.get(CHECKPOINTS, "")
-    named = given or (f"{base}/{job.sink.name}" if base and job.sink.name else "")
+    option = {name.lower(): value for name, value in job.sink.options}.get("checkpointlocation", "")
+    base = "" if option or job.state is None else job.state.settings.values.get(CHECKPOINTS, "")
+    named = option or (f"{base}/{job.sink.name}" if base and job.sink.name else "")
     if _SCHEME.match(named):
         _refuse(f"its checkpoint {named} is not on this disk", job.sink.place)
     return named

@@ -41,14 +41,14 @@ class SourcesLook:
         really = getattr(DataStreamReader, name)
 
         def read(reader: DataStreamReader, *args: Any, **options: Any) -> Any:
-            told = vars(reader).get("_headrace", {}) | options
-            format_ = told.pop("format", "") if name in {"load", "table"} else name
-            path = str(next(iter(args), told.get("path", "")) or "")
-            given = str(told.pop("name", "")) if format_ == PARAMETER else ""
+            calls = vars(reader).get("_headrace", {}) | options
+            format_ = calls.pop("format", "") if name in {"load", "table"} else name
+            path = str(next(iter(args), calls.get("path", "")) or "")
+            parameter = str(calls.pop("name", "")) if format_ == PARAMETER else ""
             format_ = format_.replace(PARAMETER, "")
-            settings = tuple((key, str(value)) for key, value in told.items() if key != "schema")
+            settings = tuple((key, str(value)) for key, value in calls.items() if key != "schema")
             source = StreamSource(
-                given or f"stream{len(self.sources) + 1}",
+                parameter or f"stream{len(self.sources) + 1}",
                 format_,
                 t.StructType(),
                 settings,
@@ -56,7 +56,7 @@ class SourcesLook:
                 users_place(),
             )
             schema = self._schema_of(
-                source, told.get("schema"), lambda: really(reader, *args, **options).schema
+                source, calls.get("schema"), lambda: really(reader, *args, **options).schema
             )
             empty = self.folder / str(len(self.sources))
             empty.mkdir(parents=True)
@@ -68,11 +68,11 @@ class SourcesLook:
         return read
 
     def _schema_of(
-        self, source: StreamSource, told: Any, of_spark: Callable[[], t.StructType]
+        self, source: StreamSource, of_reader: Any, of_spark: Callable[[], t.StructType]
     ) -> t.StructType:
         """Return the schema of a stream. Raise `ProgramError` if nobody says it, and Spark does not know it, either."""
-        given = self.schemas.get(source.label) if isinstance(self.schemas, Mapping) else self.schemas
-        schema = told or FIXED_SCHEMAS.get(source.format.lower()) or given
+        own = self.schemas.get(source.label) if isinstance(self.schemas, Mapping) else self.schemas
+        schema = of_reader or FIXED_SCHEMAS.get(source.format.lower()) or own
         with suppress(Exception):  # whatever Spark raises
             schema = schema or of_spark()
         if schema is None:
@@ -90,7 +90,7 @@ def note_queries(look: SourcesLook, tell: Callable[[SparkJob], object]) -> None:
     really_start = DataStreamWriter.start
 
     def start(self: DataStreamWriter, path: str | None = None, *args: Any, **options: Any) -> Any:
-        told = vars(self).get("_headrace", {}) | options
+        calls = vars(self).get("_headrace", {}) | options
         plan = self._df._jdf.queryExecution().analyzed().toString()
         read = [
             source
@@ -98,14 +98,14 @@ def note_queries(look: SourcesLook, tell: Callable[[SparkJob], object]) -> None:
             if f"{(look.folder / str(number)).as_uri().removeprefix('file://')}" in plan
         ]
         names = {"format", "outputMode", "queryName", "foreachBatch", "foreach"}
-        function = told.get("foreachBatch") or told.get("foreach")
+        function = calls.get("foreachBatch") or calls.get("foreach")
         sink = SparkSink(
             function=called_in_laboratory if function is not None else None,
-            format=told.get("format", "") if function is None else "",
-            output_mode=OutputMode(told.get("outputMode", "append").lower()),
-            options=tuple((key, str(value)) for key, value in told.items() if key not in names),
-            target=path or str(told.get("path", "")),
-            name=told.get("queryName", ""),
+            format=calls.get("format", "") if function is None else "",
+            output_mode=OutputMode(calls.get("outputMode", "append").lower()),
+            options=tuple((key, str(value)) for key, value in calls.items() if key not in names),
+            target=path or str(calls.get("path", "")),
+            name=calls.get("queryName", ""),
             place=users_place(),
         )
         alone = read[0].schema if len(read) == 1 else None
@@ -124,9 +124,9 @@ def called_in_laboratory(_frame: Any, _batch_id: int) -> None:
 
 def kept_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return the variables of a program that another process can read: lists and dicts of what is not its own."""
-    found = {}
+    kept = {}
     for name, value in variables.items():
         with suppress(Exception):  # whatever its pickling raises
             if isinstance(value, list | dict) and b"__main__" not in pickle.dumps(value):
-                found[name] = value
-    return found
+                kept[name] = value
+    return kept

@@ -56,18 +56,18 @@ class OutsideWrites:
 
             registration.register = register
 
-    def refuse(self, told: Mapping[str, Any], table: str = "") -> None:
-        """Raise `OutsideWriteError` if a writer writes outside. ``told``: its format and options. ``table``: the one it names."""
+    def refuse(self, options: Mapping[str, Any], table: str = "") -> None:
+        """Raise `OutsideWriteError` if a writer with these options, its format included, writes outside. ``table``: its name."""
         if self.is_let:
             return
-        target = self._of_connector(told) or (self._of_catalog(table) if table else "")
+        target = self._of_connector(options) or (self._of_catalog(table) if table else "")
         if target:
             error = OutsideWriteError(target, users_place())
             self.probe.ledger.append(UntraceableEffect(str(error)))
             raise error
 
-    def _of_connector(self, told: Mapping[str, Any]) -> str:
-        format_, url = str(told.get("format") or "").lower(), str(told.get("url") or "")
+    def _of_connector(self, options: Mapping[str, Any]) -> str:
+        format_, url = str(options.get("format") or "").lower(), str(options.get("url") or "")
         if not url.startswith("jdbc:"):
             return "" if format_ in _IN_FILES | self.own else format_
         is_ours = self.has_postgres and url.startswith("jdbc:postgresql:")

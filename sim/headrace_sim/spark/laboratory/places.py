@@ -257,12 +257,12 @@ _LEFT_OUT = frozenset({"build", "dist", "env", "node_modules", "site-packages", 
 
 def looked_at(folder: Path) -> Mapping[str, tuple[int, int]]:
     """Return the size and the time of the last change of each file in a folder, by relative path."""
-    found = {}
+    files = {}
     for path in folder.rglob("*"):
         if path.is_file():
-            told = path.stat()
-            found[str(path.relative_to(folder))] = told.st_size, told.st_mtime_ns
-    return found
+            stat = path.stat()
+            files[str(path.relative_to(folder))] = stat.st_size, stat.st_mtime_ns
+    return files
 
 
 def shown(name: str) -> str:

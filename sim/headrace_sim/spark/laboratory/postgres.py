@@ -126,7 +126,7 @@ class PostgresServer:
         self._admin: PostgresDatabase | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
         self._prefix = f"headrace_{secrets.token_hex(4)}_"
-        self._made: set[str] = set()
+        self._databases: set[str] = set()
         self._functions: dict[str, frozenset[str]] = {}
 
     def create(self, name: str, start: str = "") -> PostgresDatabase:
@@ -147,7 +147,7 @@ class PostgresServer:
             command(_DROP.format(database))
             command(f'CREATE DATABASE "{database}" TEMPLATE "{template}"')
             command(f"ALTER DATABASE \"{database}\" SET lock_timeout = '{LOCK_TIMEOUT_S}s'")
-        self._made.add(name)
+        self._databases.add(name)
         reached = replace(self._reached(), name=database)
         if start and start not in self._functions:
             with _connected(reached) as connection:
@@ -158,13 +158,13 @@ class PostgresServer:
         """Drop a database, whatever is connected to it."""
         with self._commands() as command:
             command(_DROP.format(self._prefix + name))
-        self._made.discard(name)
+        self._databases.discard(name)
 
     def close(self) -> None:
         """End our own server, or drop what was created on the owner's."""
         watcher, self._watcher = self._watcher, None
         if watcher is None:
-            for name in sorted(self._made):
+            for name in sorted(self._databases):
                 self.drop(name)
         elif watcher.stdin is not None:
             watcher.stdin.close()
@@ -300,10 +300,10 @@ _KEPT_BY_JDBC = ("currentSchema=", "options=", "prepareThreshold=", "reWriteBatc
 
 def find_jdbc_jar() -> Path | None:
     """Return PostgreSQL's driver for JDBC, if this machine has it: beside Spark's own jars, of the system, or in a cache."""
-    found = [*(Path(str(pyspark.__file__)).parent / "jars").glob("postgresql-*.jar")]
+    jars = [*(Path(str(pyspark.__file__)).parent / "jars").glob("postgresql-*.jar")]
     for pattern in map(os.path.expanduser, _JARS):
-        found += sorted(Path("/").glob(pattern.removeprefix("/")), key=_version)[::-1]
-    return next(iter(found), None)
+        jars += sorted(Path("/").glob(pattern.removeprefix("/")), key=_version)[::-1]
+    return next(iter(jars), None)
 
 
 def binaries() -> Path:
@@ -313,12 +313,12 @@ def binaries() -> Path:
         NoPostgresError: If this machine has none.
 
     """
-    found = [Path(place).parent for place in [shutil.which("initdb")] if place]
+    places = [Path(place).parent for place in [shutil.which("initdb")] if place]
     for pattern in _INSTALLED:
-        found += sorted(Path("/").glob(pattern.removeprefix("/")), key=_version)[::-1]
+        places += sorted(Path("/").glob(pattern.removeprefix("/")), key=_version)[::-1]
     packages = (find_spec(name) for name in _PACKAGES)
-    found += [Path(spec.origin).parent / "pginstall/bin" for spec in packages if spec and spec.origin]
-    for place in found:
+    places += [Path(spec.origin).parent / "pginstall/bin" for spec in packages if spec and spec.origin]
+    for place in places:
         if all((place / name).exists() for name in ("initdb", "postgres")):
             return place
     raise NoPostgresError("PostgreSQL is not on this machine", _INSTALL)
@@ -341,10 +341,10 @@ def _started(place: Path) -> tuple[PostgresDatabase, subprocess.Popen[bytes]]:
             os.chown(path, user.pw_uid, user.pw_gid)
     asked = ["-A", "password", "-E", "UTF8", "--locale=C", "--no-sync", "--pwfile", str(folder / "password")]
     command = [str(place / "initdb"), "-D", str(folder / "data"), "-U", "headrace", *asked]
-    made = subprocess.run(command, stdout=subprocess.PIPE, check=False, **as_user)  # noqa: S603  its own words
-    if made.returncode:
+    initialized = subprocess.run(command, stdout=subprocess.PIPE, check=False, **as_user)  # noqa: S603  its own words
+    if initialized.returncode:
         shutil.rmtree(folder)
-        raise NoPostgresError(f"{command[0]} fails: {made.stdout.decode().strip()}", _INSTALL)
+        raise NoPostgresError(f"{command[0]} fails: {initialized.stdout.decode().strip()}", _INSTALL)
     port = _free_port()
     settings = [f"--{name}={value}" for name, value in (_SETTINGS | {"port": str(port)}).items()]
     server = [str(place / "postgres"), "-D", str(folder / "data"), "-h", "127.0.0.1", *settings]

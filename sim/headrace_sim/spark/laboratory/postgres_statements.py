@@ -89,8 +89,8 @@ def _bare(sql: str) -> str:
 def _changes_of(statement: str, temporary: set[str], functions: Collection[str]) -> Iterator[StatementChange]:
     if _END.match(statement):
         yield StatementChange(COMMIT)
-    elif made := _TEMPORARY.match(statement):
-        temporary.add(plain_table(made["table"]))
+    elif created := _TEMPORARY.match(statement):
+        temporary.add(plain_table(created["table"]))
     elif matched := _OF_TABLE.match(statement):
         yield StatementChange(" ".join(matched[0].split()), plain_table(matched["table"]))
     elif matched := _OTHER.match(statement):

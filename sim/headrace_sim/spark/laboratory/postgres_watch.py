@@ -175,11 +175,11 @@ class _Messages:
         if not more:
             raise EOFError
         self._rest += more
-        found = []
+        messages = []
         while len(self._rest) > 4 and len(self._rest) > (end := int.from_bytes(self._rest[1:5])):
-            found.append(self._rest[: end + 1])
+            messages.append(self._rest[: end + 1])
             self._rest = self._rest[end + 1 :]
-        return found
+        return messages
 
 
 class _FailedError(Exception):

@@ -192,9 +192,9 @@ class RealDrivers:
         (session,) = self._sessions.values()
         read = partial(self.jvm.read_iceberg, session, folder)
         known = self._known.get(folder.parent, {}) if self.kept is None else looked_at(self.kept.snapshot)
-        found = collected(folder, effects, known, read) | rows
-        found = {name: items for name, items in found.items() if not name.endswith(f": {WRITERS}")}
-        return self.program.read(found)
+        raw = collected(folder, effects, known, read) | rows
+        raw = {name: items for name, items in raw.items() if not name.endswith(f": {WRITERS}")}
+        return self.program.read(raw)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def collected(
         read_iceberg: Reads a table of Iceberg, of this path.
 
     """
-    unchanged = {name for name, told in looked_at(folder).items() if known.get(name) == told}
+    unchanged = {name for name, stat in looked_at(folder).items() if known.get(name) == stat}
     changed = [path for path in folder.rglob("part-*") if str(path.relative_to(folder)) not in unchanged]
     checkpoints = [path.parent for path in folder.rglob("metadata") if (path.parent / "offsets").is_dir()]
     tables = {_table_of(path, folder) for path in changed if path.is_file()}
@@ -118,7 +118,7 @@ def _of_file_sink(table: Path, log: Path) -> list[Path]:
     compacted = max((n for n, path in enumerate(entries) if path.suffix == ".compact"), default=0)
     lines = [line for path in entries[compacted:] for line in path.read_text().splitlines()[1:]]
     added = [json.loads(line) for line in lines]
-    inside = (urlsplit(told["path"]).path for told in added if told.get("action", "add") == "add")
+    inside = (urlsplit(entry["path"]).path for entry in added if entry.get("action", "add") == "add")
     return [table / _below(unquote(path), table) for path in inside]
 
 

@@ -82,23 +82,23 @@ def noted(name: str, really: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of a reader or writer that notes what it is given in its object's ``_headrace``: Java cannot be asked."""
 
     @functools.wraps(really)
-    def called(self: Any, *given: Any, **options: Any) -> Any:
-        told = vars(self).setdefault("_headrace", {})
+    def called(self: Any, *args: Any, **options: Any) -> Any:
+        calls = vars(self).setdefault("_headrace", {})
         if name in {"option", "options"}:
-            told.update([given] if given else options)
+            calls.update([args] if args else options)
         else:
-            told[name] = given[0] if given else next(iter(options.values()))
-        return really(self, *given, **options)
+            calls[name] = args[0] if args else next(iter(options.values()))
+        return really(self, *args, **options)
 
     return called
 
 
-def closest(waiting: Sequence[Collection[str]], given: Iterable[object]) -> int:
+def closest(waiting: Sequence[Collection[str]], values: Iterable[object]) -> int:
     """Return the place of what has most of its texts in what is given, the first of several.
 
     Threads start what one line starts in another order each time.
     """
-    texts = set(map(str, given))
+    texts = set(map(str, values))
     return max(range(len(waiting)), key=lambda place: len(texts & {*waiting[place]}))
 
 
@@ -148,26 +148,26 @@ def _written(
 ) -> Callable[..., Any]:
     @functools.wraps(really)
     def write(self: Any, *args: Any, **options: Any) -> Any:
-        told = vars(self).get("_headrace", {})
+        calls = vars(self).get("_headrace", {})
         if name == "jdbc":
-            told = {
-                **told,
+            calls = {
+                **calls,
                 "dbtable": options.get("table"),
                 **options,
                 **dict(zip(_OF_JDBC, args, strict=False)),
             }
-        mode = options.get("mode") or told.get("mode") or ""
-        target = next((str(given) for given in args if isinstance(given, str)), "") or str(
+        mode = options.get("mode") or calls.get("mode") or ""
+        target = next((str(arg) for arg in args if isinstance(arg, str)), "") or str(
             options.get("path")
             or options.get("name")
             or options.get("tableName")
-            or told.get("table")
-            or told.get("format", "")
+            or calls.get("table")
+            or calls.get("format", "")
         )
-        if "postgresql:" in str(told.get("url")):
-            target = f"postgres: {plain_table(str(told.get('dbtable')))}"
-        header = CsvHeader() if str(options.get("header", told.get("header"))).lower() == "true" else None
-        outside.refuse(told | options, target if name in _OF_TABLES else told.get("table", ""))
+        if "postgresql:" in str(calls.get("url")):
+            target = f"postgres: {plain_table(str(calls.get('dbtable')))}"
+        header = CsvHeader() if str(options.get("header", calls.get("header"))).lower() == "true" else None
+        outside.refuse(calls | options, target if name in _OF_TABLES else calls.get("table", ""))
         words = " ".join(filter(None, (name, mode)))
         with probe.action(), probe.effect(words, shown(target), payload=lambda: header):
             return really(self, *args, **options)
@@ -200,25 +200,25 @@ def watch_states() -> None:
 
 def _stated(really: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(really)
-    def called(self: Any, *given: Any, **named: Any) -> Any:
+    def called(self: Any, *args: Any, **named: Any) -> Any:
         settings = self._df.sparkSession.conf
         if really.__name__.startswith("transform") and "RocksDB" not in settings.get(STATE_STORE, ""):
             settings.set(STATE_STORE, ROCKSDB)
-        texts = (text.lower() for text in (*given, *named.values()) if isinstance(text, str))
+        texts = (text.lower() for text in (*args, *named.values()) if isinstance(text, str))
         if any(text.startswith("processingtime") for text in texts):
             settings.set(EMPTY_BATCHES, "false")
-        return really(self, *given, **named)
+        return really(self, *args, **named)
 
     return called
 
 
-def _started(waiting: list[SparkSink], given: Iterable[object]) -> SparkSink | None:
+def _started(waiting: list[SparkSink], values: Iterable[object]) -> SparkSink | None:
     """Return the query that starts with what is given, which then waits no longer; None: it is another."""
     here = [sink for sink in waiting if sink.place == users_place()]
     if not here:
         return None
     texts = [{sink.name, sink.target, *(value for _, value in sink.options)} - {""} for sink in here]
-    started = here[closest(texts, given)]
+    started = here[closest(texts, values)]
     waiting[:] = [sink for sink in waiting if sink is not started]
     return started
 
@@ -277,9 +277,9 @@ def watch_queries(
             except BaseException as error:
                 place = place_of_error(error, definition_of(function))
                 locked = "locked" in str(error) or "busy" in str(error) or is_lock_timeout(error)
-                told = without_trace(error)
+                calls = without_trace(error)
                 probe.ledger.append(
-                    Failed(probe.attempt, batch_id, type(error).__name__, told, place, locked)
+                    Failed(probe.attempt, batch_id, type(error).__name__, calls, place, locked)
                 )
                 raise
             probe.returned()
@@ -290,20 +290,24 @@ def watch_queries(
     def starting(really: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(really)
         def start(self: DataStreamWriter, *args: Any, **options: Any) -> Any:
-            told = {**vars(self).get("_headrace", {}), **options}
-            is_other = _started(waiting, [*args, *told.values()]) is not tried
+            calls = {**vars(self).get("_headrace", {}), **options}
+            is_other = _started(waiting, [*args, *calls.values()]) is not tried
             self._jwrite = self._jwrite.trigger(_trigger(self._spark, None if is_other else kept))
             if is_other:
                 self._jwrite = self._jwrite.format("noop").option("checkpointLocation", f"/{uuid4()}")
                 return really_start(self)
-            given = "checkpointlocation" in map(str.lower, told) or self._spark.conf.get(CHECKPOINTS, "")
-            self._jwrite = self._jwrite if given else self._jwrite.option("checkpointLocation", checkpoint)
-            if "function" not in told:
-                target = (*args, told.get("path") or told.get("tableName") or "")[0]
-                outside.refuse(told, target if really is really_to_table else "")
+            has_checkpoint = "checkpointlocation" in map(str.lower, calls) or self._spark.conf.get(
+                CHECKPOINTS, ""
+            )
+            self._jwrite = (
+                self._jwrite if has_checkpoint else self._jwrite.option("checkpointLocation", checkpoint)
+            )
+            if "function" not in calls:
+                target = (*args, calls.get("path") or calls.get("tableName") or "")[0]
+                outside.refuse(calls, target if really is really_to_table else "")
                 if _is_shown(tried):
                     target = _keep_rows(tried, self, really_each_batch)
-                written.append((told.get("format") or "write", shown(target), users_place()))
+                written.append((calls.get("format") or "write", shown(target), users_place()))
             return really(self, *args, **options)
 
         return start

@@ -128,9 +128,9 @@ def restored(note: AttemptNote, pickled: bytes) -> Any:
         return command
     function, *rest = command
 
-    def heard(*given: Any) -> Iterator[Any]:
+    def heard(*args: Any) -> Iterator[Any]:
         with HeardErrors(probe, probe.batch):
-            yield from function(*given)
+            yield from function(*args)
 
     return heard, *rest
 
@@ -229,9 +229,9 @@ _CALLS = {
 
 def _told(probe: EffectProbe, really: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(really)
-    def called(*given: Any, **named: Any) -> Any:
+    def called(*args: Any, **named: Any) -> Any:
         probe.state_call(really.__name__)
-        return really(*given, **named)
+        return really(*args, **named)
 
     return called
 
@@ -245,9 +245,9 @@ def _settle_chance(seed: str) -> None:
 
 def _running_batch(context: TaskContext | None, folder: Path) -> int:
     """Return the batch that runs: a task knows it, and of what else Spark does for it the log of offsets says it."""
-    told = context and context.getLocalProperty(_BATCH)
-    if told:
-        return int(told)
+    number = context and context.getLocalProperty(_BATCH)
+    if number:
+        return int(number)
     return max(batches_of(folder, "offsets"), default=-1)
 
 

@@ -29,12 +29,12 @@ def windows_of_days(plan: bytes) -> list[str]:
     calls = (
         part for part in _parts(Relation.FromString(plan)) if isinstance(part, Expression.UnresolvedFunction)
     )
-    given = [
+    intervals = [
         [argument.literal.string for argument in call.arguments[1:]]
         for call in calls
         if call.function_name.lower() == "window"
     ]
-    return [lengths[0] for lengths in given if len(lengths) < _WITH_START and _DAYS.fullmatch(lengths[0])]
+    return [lengths[0] for lengths in intervals if len(lengths) < _WITH_START and _DAYS.fullmatch(lengths[0])]
 
 
 def _is_drawn(part: Message) -> bool:

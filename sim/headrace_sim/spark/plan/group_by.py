@@ -133,19 +133,19 @@ class GroupByClause:
 
     def item(self, tree: exp.Expr) -> exp.Expr:
         """Return what is selected, computed from the result, with its own name."""
-        made = self.over(tree.unalias())
+        computed = self.over(tree.unalias())
         own = tree.alias or _natural(tree) or shown(recorded_of_tree(tree, ""))
-        is_named = isinstance(made, exp.Column) and made.name == own
-        return made if is_named else exp.alias_(made, own, quoted=True)
+        is_named = isinstance(computed, exp.Column) and computed.name == own
+        return computed if is_named else exp.alias_(computed, own, quoted=True)
 
     def over(self, tree: exp.Expr) -> exp.Expr:
         """Return a tree with columns of the result in place of keys and aggregates.
 
         Raise `SqlTextError` if something else is left.
         """
-        found = next((name for key, name in self._keys if key == tree), None)
-        if found is not None:
-            return _column(found)
+        known = next((name for key, name in self._keys if key == tree), None)
+        if known is not None:
+            return _column(known)
         if is_aggregate(tree):
             return self._column_of(tree)
         if isinstance(tree, exp.Column) and not self._is_of_key(tree):
@@ -169,12 +169,12 @@ class GroupByClause:
             return part
         if not (inner and is_aggregate(part)):
             return self.over(part)
-        made = part.copy()
+        function = part.copy()
         for name, value in part.args.items():
             one = value if isinstance(value, list) else [value]
             parts = [self._part(item, inner=False) for item in one]
-            made.set(name, parts if isinstance(value, list) else parts[0])
-        return made
+            function.set(name, parts if isinstance(value, list) else parts[0])
+        return function
 
     def _is_of_key(self, column: exp.Column) -> bool:
         """Return whether a column is a key, or a field of one: ``window.start``."""

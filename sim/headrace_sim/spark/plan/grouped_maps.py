@@ -26,17 +26,17 @@ def grouped_map(function: Any, keys: Sequence[Recorded], place: str) -> Callable
         )
     takes_key, out = len(signature(function.func).parameters) > 1, OutputRows(function.returnType)
 
-    def mapped(given: Rows) -> Rows:
-        by, read = [bind(key, given.schema).value for key in keys], InputRows(given.schema)
+    def mapped(rows: Rows) -> Rows:
+        by, read = [bind(key, rows.schema).value for key in keys], InputRows(rows.schema)
         groups: dict[Any, list[tuple[Any, ...]]] = {}
-        for row in given.all():
+        for row in rows.all():
             groups.setdefault(tuple(hashable(key(row)) for key in by), []).append(row)
-        made: list[tuple[Any, ...]] = []
+        results: list[tuple[Any, ...]] = []
         for group in groups.values():
             key = (tuple(value(group[0]) for value in by),) if takes_key else ()
-            told = out.from_frames(function.func(*key, frame) for frame in read.slices(group))
-            note_rows(function.func, place, group, told)
-            made += told
-        return Rows(function.returnType, [tuple(made)])
+            result = out.from_frames(function.func(*key, frame) for frame in read.slices(group))
+            note_rows(function.func, place, group, result)
+            results += result
+        return Rows(function.returnType, [tuple(results)])
 
     return mapped

@@ -68,8 +68,8 @@ class Reading:
     def _star(self, star: Any, at: str) -> Recorded:
         return Recorded("col", (star.unparsed_target or "*",), at)
 
-    def _text(self, given: Any, at: str) -> Recorded:
-        node: Recorded = self.named_functions(parse_expression(given.expression, at))
+    def _text(self, message: Any, at: str) -> Recorded:
+        node: Recorded = self.named_functions(parse_expression(message.expression, at))
         return node
 
     def named_functions(self, node: Any) -> Any:
@@ -115,9 +115,9 @@ class Reading:
             return Recorded("dropFields", (inner, update.field_name), at)
         return Recorded("withField", (inner, update.field_name, self(update.value_expression)), at)
 
-    def _lambda(self, given: Any, at: str) -> Recorded:
+    def _lambda(self, message: Any, at: str) -> Recorded:
         return Recorded(
-            LAMBDA, (self(given.function), [self._variable(name, at) for name in given.arguments]), at
+            LAMBDA, (self(message.function), [self._variable(name, at) for name in message.arguments]), at
         )
 
     def _variable(self, variable: Any, at: str) -> Recorded:
@@ -129,22 +129,22 @@ class Reading:
         spec = WindowSpec(tuple(map(self, window.partition_spec)), order, _frame(window))
         return Recorded("over", (self(window.window_function), spec), at)
 
-    def _users(self, given: Any, at: str) -> Recorded:
-        if given.WhichOneof("function") != "python_udf":
-            raise CannotFollowError(f"{given.function_name}(), a function in Java or Scala,", at, _REMEDY)
-        return Recorded(USER_FUNCTION, (user_function(given), list(map(self, given.arguments))), at)
+    def _users(self, call: Any, at: str) -> Recorded:
+        if call.WhichOneof("function") != "python_udf":
+            raise CannotFollowError(f"{call.function_name}(), a function in Java or Scala,", at, _REMEDY)
+        return Recorded(USER_FUNCTION, (user_function(call), list(map(self, call.arguments))), at)
 
-    def _function(self, given: Any, at: str) -> Recorded:
-        name, arguments = given.function_name, list(map(self, given.arguments))
+    def _function(self, call: Any, at: str) -> Recorded:
+        name, arguments = call.function_name, list(map(self, call.arguments))
         if (known := self.functions.get(name.lower())) is not None:
             return Recorded(USER_FUNCTION, (known, arguments), at)
         name = _NAMES.get(name, name)
-        if getattr(given, "is_distinct", False):
+        if getattr(call, "is_distinct", False):
             if name not in {"count", "sum"}:
                 raise CannotFollowError(f"{name}(DISTINCT ...)", at, _REMEDY)
             rest = [arguments[1:]] if name == "count" else []
             return Recorded(f"{name}_distinct", (arguments[0], *rest), at)
-        return _ARGUMENTS.get(name, _as_given)(name, arguments, at)
+        return _ARGUMENTS.get(name, _unchanged)(name, arguments, at)
 
 
 def kind_of(message: Any) -> t.DataType:
@@ -154,12 +154,12 @@ def kind_of(message: Any) -> t.DataType:
     return proto_schema_to_pyspark_data_type(message)
 
 
-def user_function(given: Any) -> UserDefinedFunction:
+def user_function(call: Any) -> UserDefinedFunction:
     """Return the function in Python that a plan calls."""
-    function, _ = object_of(given.python_udf.command)
-    kind = kind_of(given.python_udf.output_type)
+    function, _ = object_of(call.python_udf.command)
+    kind = kind_of(call.python_udf.output_type)
     return UserDefinedFunction(
-        function, kind, given.function_name, given.python_udf.eval_type, given.deterministic
+        function, kind, call.function_name, call.python_udf.eval_type, call.deterministic
     )
 
 
@@ -246,7 +246,7 @@ _NAMES = {
 """The names that the evaluator has for functions, where it has another one than the protocol."""
 
 
-def _as_given(name: str, arguments: list[Recorded], at: str) -> Recorded:
+def _unchanged(name: str, arguments: list[Recorded], at: str) -> Recorded:
     return Recorded(name, tuple(arguments), at)
 
 
@@ -261,8 +261,8 @@ def _plain_behind(name: str, arguments: list[Recorded], at: str) -> Recorded:
 
 def _neighbour(name: str, arguments: list[Recorded], at: str) -> Recorded:
     """A row before or behind: how far, and what is there if it does not exist, are plain values."""
-    given = [*map(_plain, arguments[1:]), *[1, None][len(arguments) - 1 :]]
-    return Recorded(name, (arguments[0], *given), at)
+    plain = [*map(_plain, arguments[1:]), *[1, None][len(arguments) - 1 :]]
+    return Recorded(name, (arguments[0], *plain), at)
 
 
 def _plain_all(name: str, arguments: list[Recorded], at: str) -> Recorded:

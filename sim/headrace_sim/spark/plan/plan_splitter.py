@@ -100,12 +100,12 @@ class Splitter:
             return self.streaming[number]
         resolved = self.resolved(relation)
         if resolved.WhichOneof("rel_type") == "read":
-            found = bool(resolved.read.is_streaming)
+            streaming = bool(resolved.read.is_streaming)
         else:
-            found = any(map(self.is_stream, inputs_of(resolved)))
+            streaming = any(map(self.is_stream, inputs_of(resolved)))
         if number is not None:
-            self.streaming[number] = found
-        return found
+            self.streaming[number] = streaming
+        return streaming
 
     def split(self, relation: pb.Relation) -> Stream:
         """Return the stream that a relation describes.
@@ -145,8 +145,8 @@ class Splitter:
         name = options.pop("name", "") if kind == PARAMETER else ""
         path = ",".join(message.data_source.paths) or options.get("path", "")
         path = message.named_table.unparsed_identifier or path
-        given = "" if kind == PARAMETER else kind
-        source = StreamSource(name, given, t.StructType([]), tuple(options.items()), path, place)
+        option = "" if kind == PARAMETER else kind
+        source = StreamSource(name, option, t.StructType([]), tuple(options.items()), path, place)
         if message.data_source.schema:
             schema: t.StructType | None = _schema_of(message.data_source.schema)
         else:
@@ -155,16 +155,16 @@ class Splitter:
             schema = self.known(source) if fixed is None else parse_schema(fixed)
         if schema is None:
             named = f"{source.label}=" if source.label else ""
-            given = f"--schema '{named}{columns_named(place.rpartition(':')[0])}'"
+            option = f"--schema '{named}{columns_named(place.rpartition(':')[0])}'"
             own = "" if kind in {"delta", "iceberg", "table"} else "Say readStream.schema('word STRING'), or "
-            remedy = f"{own}{'give' if own else 'Give'} it: {given}"
+            remedy = f"{own}{'give' if own else 'Give'} it: {option}"
             raise CannotFollowError(f"readStream of {kind} without a schema", place, remedy)
         return replace(source, name=name or f"stream{next(self.numbers)}", schema=schema)
 
     def _by_columns(self, relation: pb.Relation, kind: str, place: str) -> Stream:
         """Return a stream with a step that treats each row separately: only one input is a stream."""
         message = getattr(relation, kind)
-        streams = [given for given in inputs_of(relation) if self.is_stream(given)]
+        streams = [stream for stream in inputs_of(relation) if self.is_stream(stream)]
         if kind == "join":
             self._expect_join(message, streams, place)
         elif kind == "set_op":
@@ -172,10 +172,10 @@ class Splitter:
                 "[_LEGACY_ERROR_TEMP_3102] Union between streaming and batch DataFrames is not supported"
             )
             raise SparkJobError(problem, place, "Read the other one as a stream, too")
-        (given,) = streams
-        inner = self.split(given)
+        (stream,) = streams
+        inner = self.split(stream)
         box: list[Rows] = []
-        known: dict[int, Computed] = {given.common.plan_id: lambda: box[0]}
+        known: dict[int, Computed] = {stream.common.plan_id: lambda: box[0]}
         compiled = replace(self.compiler, known={**self.compiler.known, **known}).compiled(relation)
 
         def compute(rows: Rows) -> Rows:
@@ -288,10 +288,10 @@ class Splitter:
     def _with_state(self, message: Any, place: str) -> Stream:
         if not message.HasField("transform_with_state_info"):
             raise CannotFollowError("applyInPandas() of a stream", place, SPARKS_STATE)
-        inner, given = self.split(message.input), user_function(message.func)
+        inner, function = self.split(message.input), user_function(message.func)
         info = message.transform_with_state_info
         # PySpark wraps the processor: the function is a method of what drives it.
-        processor = given.func.__self__._stateful_processor
+        processor = function.func.__self__._stateful_processor
         expect_processor(processor, place)
         schema = kind_of(info.output_schema)
         assert isinstance(schema, t.StructType)
@@ -299,7 +299,7 @@ class Splitter:
         event_time = info.event_time_column_name
         step = TransformWithState(
             processor, self._keys(message.grouping_expressions, inner.output, place), schema, mode,
-            chosen(TimeMode, info.time_mode, "time mode", place), given.evalType in _OF_PANDAS,
+            chosen(TimeMode, info.time_mode, "time mode", place), function.evalType in _OF_PANDAS,
             self._initial_state(message, place), event_time, place,
         )  # fmt: skip
         if event_time and event_time not in schema.names:
@@ -347,11 +347,11 @@ _CHANGES_NOTHING = frozenset({"collect_metrics", "hint", "repartition", "reparti
 
 def inlined(relation: pb.Relation, resolved: Callable[[pb.Relation], pb.Relation]) -> pb.Relation:
     """Return a copy of a relation with those of the views that it reads. ``resolved``: as in `Splitter`."""
-    made = pb.Relation()
-    made.CopyFrom(resolved(relation))
-    for inner in inputs_of(made):
+    copied = pb.Relation()
+    copied.CopyFrom(resolved(relation))
+    for inner in inputs_of(copied):
         inner.CopyFrom(inlined(inner, resolved))
-    return made
+    return copied
 
 
 def job_of(stream: Stream, plan: pb.Relation) -> SparkJob:
@@ -379,13 +379,13 @@ def inputs_of(relation: pb.Relation) -> list[pb.Relation]:
     return [getattr(message, name) for name in single if message.HasField(name)]
 
 
-def functions_in(given: Any) -> list[Callable[..., Any]]:
+def functions_in(nodes: Any) -> list[Callable[..., Any]]:
     """Return the user's functions that columns call."""
-    if isinstance(given, Recorded):
-        own = [given.args[0].func] if given.name == USER_FUNCTION else []
-        return own + functions_in(given.args[1:] if own else given.args)
-    if isinstance(given, list | tuple):
-        return [function for part in given for function in functions_in(part)]
+    if isinstance(nodes, Recorded):
+        own = [nodes.args[0].func] if nodes.name == USER_FUNCTION else []
+        return own + functions_in(nodes.args[1:] if own else nodes.args)
+    if isinstance(nodes, list | tuple):
+        return [function for part in nodes for function in functions_in(part)]
     return []
 
 
@@ -443,11 +443,11 @@ def _delay_us(text: str, place: str) -> int:
 _CONDITIONS = {OutputMode: "STREAMING_OUTPUT_MODE.INVALID", TimeMode: "STATEFUL_PROCESSOR_UNKNOWN_TIME_MODE"}
 
 
-def chosen(kinds: Any, given: str, what: str, place: str) -> Any:
+def chosen(kinds: Any, name: str, what: str, place: str) -> Any:
     """Return the member of an enumeration that a name of Spark's means. Raise `SparkJobError` if there is none."""
-    found = next((kind for kind in kinds if kind.value == str(given).lower()), None)
-    if found is None:
+    member = next((kind for kind in kinds if kind.value == str(name).lower()), None)
+    if member is None:
         named = ", ".join(kind.value for kind in kinds)
-        problem = f"[{_CONDITIONS[kinds]}] the {what} {given!r} is none of: {named}"
+        problem = f"[{_CONDITIONS[kinds]}] the {what} {name!r} is none of: {named}"
         raise SparkJobError(problem, place, "Choose one of them")
-    return found
+    return member

@@ -60,8 +60,8 @@ class Compiler:
 
     def compiled(self, relation: pb.Relation) -> Computed:
         """Return a relation, ready to be evaluated. Raise `CannotFollowError` if it has a part that is not simulated."""
-        if (given := self.known.get(relation.common.plan_id)) is not None:
-            return given
+        if (computed_before := self.known.get(relation.common.plan_id)) is not None:
+            return computed_before
         kind, place = relation.WhichOneof("rel_type") or "", self.place(relation)
         if kind in LEAVES:
             return self.leaf(relation, place)
@@ -80,7 +80,7 @@ class Compiler:
         if relation.common.plan_id:
             _BY_SPARK[relation.common.plan_id] = cannot
         inputs = list(map(self.compiled, inputs_asked(relation)))
-        return lambda: by_spark(relation, [given() for given in inputs], cannot)
+        return lambda: by_spark(relation, [table() for table in inputs], cannot)
 
     def _followed(self, relation: pb.Relation, kind: str, place: str) -> Computed:
         if kind == "with_relations":  # a query in text that is not understood wholly
@@ -135,10 +135,10 @@ class _Once:
     )
 
     def __call__(self) -> Rows:
-        given, settings = self.inner(), all_in_force()
-        if self.known is None or self.known[0] is not given.schema or self.known[1] != settings:
-            self.known = given.schema, settings, self.bind(given.schema)
-        return self.known[2](given)
+        rows, settings = self.inner(), all_in_force()
+        if self.known is None or self.known[0] is not rows.schema or self.known[1] != settings:
+            self.known = rows.schema, settings, self.bind(rows.schema)
+        return self.known[2](rows)
 
     def __reduce__(self) -> Any:
         return _Once, (self.inner, self.bind)
@@ -276,8 +276,8 @@ def _join(compiler: Compiler, message: Any, place: str) -> Computed:
 
     def both() -> Rows:
         mine, its = left(), right()
-        found = placed(on, (mine.schema, its.schema))
-        return mine.join(its, found, "inner" if kind == "cross" else kind, place)
+        keys = placed(on, (mine.schema, its.schema))
+        return mine.join(its, keys, "inner" if kind == "cross" else kind, place)
 
     return both
 
@@ -301,12 +301,13 @@ def _map_partitions(compiler: Compiler, message: Any, place: str) -> Computed:
     out = OutputRows(function.returnType)
 
     def mapped() -> Rows:
-        given = inner()
-        read = InputRows(given.schema)
+        rows_in = inner()
+        read = InputRows(rows_in.schema)
         parts = [
-            tuple(out.from_frames(function.func(read.frames(list(rows), None)))) for rows in given.partitions
+            tuple(out.from_frames(function.func(read.frames(list(rows), None))))
+            for rows in rows_in.partitions
         ]
-        for rows, part in zip(given.partitions, parts, strict=True):
+        for rows, part in zip(rows_in.partitions, parts, strict=True):
             note_rows(function.func, place, rows, part)
         return Rows(function.returnType, parts)
 
@@ -334,12 +335,12 @@ def _observed(compiler: Compiler, message: Any, place: str) -> Computed:
     inner, nodes = compiler.compiled(message.input), compiler.nodes(message.metrics, place)
 
     def rows() -> Rows:
-        given, metrics = inner(), _METRICS.get()
+        result, metrics = inner(), _METRICS.get()
         if compiler.analysis:
-            given.aggregate([], nodes, only_schema=True)
+            result.aggregate([], nodes, only_schema=True)
         elif metrics is not None:
-            metrics[message.name] = given.aggregate([], nodes)
-        return given
+            metrics[message.name] = result.aggregate([], nodes)
+        return result
 
     return rows
 

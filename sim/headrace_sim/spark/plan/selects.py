@@ -62,8 +62,8 @@ class Queries:
         queries = self
         for cte in clause.expressions:
             refuse_unread(cte, ("this", "alias"))
-            made = queries._named(cte, queries.relation(cte.this))
-            queries = replace(queries, scope={**queries.scope, cte.alias.lower(): made})
+            relation = queries._named(cte, queries.relation(cte.this))
+            queries = replace(queries, scope={**queries.scope, cte.alias.lower(): relation})
         return queries
 
     # Relations
@@ -109,11 +109,11 @@ class Queries:
 
     def _set_operation(self, tree: Any) -> pb.Relation:
         refuse_unread(tree, _OF_SETS)
-        made = self._united(
+        united = self._united(
             self.relation(tree.this), self.relation(tree.expression), type(tree).__name__.upper(),
             is_all=not tree.args.get("distinct"), by_name=bool(tree.args.get("by_name")),
         )  # fmt: skip
-        return self._cut(tree, self._sorted_output(tree, made))
+        return self._cut(tree, self._sorted_output(tree, united))
 
     def _table(self, tree: exp.Expr) -> pb.Relation:
         if not isinstance(tree, exp.Table):
@@ -129,10 +129,10 @@ class Queries:
             read = pb.Read(named_table=pb.Read.NamedTable(unparsed_identifier=_identifier(tree)))
             relation = pb.Relation(read=read)
             relation.common.plan_id = self.number()
-        made = self._aliased(tree, relation, tree.name)
+        table = self._aliased(tree, relation, tree.name)
         for join in tree.args.get("joins") or ():
-            made = self._joined(made, join)
-        return made
+            table = self._joined(table, join)
+        return table
 
     def _range(self, call: exp.Anonymous) -> pb.Relation:
         are_numbers = all(

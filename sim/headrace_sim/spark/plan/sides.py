@@ -22,9 +22,9 @@ def marked(condition: pb.Expression, sides: Sequence[pb.Relation]) -> pb.Express
     copied.CopyFrom(condition)
     plans = [set(_plans_in(side)) for side in sides]
     for name in _attributes_in(copied):
-        found = [str(number) for number, known in enumerate(plans) if name.plan_id in known]
-        if name.HasField("plan_id") and len(found) == 1:
-            name.unparsed_identifier = _MARK.join(("", *found, name.unparsed_identifier))
+        matching = [str(number) for number, known in enumerate(plans) if name.plan_id in known]
+        if name.HasField("plan_id") and len(matching) == 1:
+            name.unparsed_identifier = _MARK.join(("", *matching, name.unparsed_identifier))
             name.ClearField("plan_id")
     return copied
 

@@ -81,9 +81,11 @@ class SqlText:
         ``queries``: makes relations of queries. ``whole``: returns the text as a relation, with the views that it may name.
         Raise `CannotFollowError` if it is no query and is not simulated.
         """
-        if found := _SETS.fullmatch(self.text):
-            zone = found["zone"]
-            return SetCommand(ZONE if zone else found["key"], zone or found["quoted"] or found["value"] or "")
+        if setting := _SETS.fullmatch(self.text):
+            zone = setting["zone"]
+            return SetCommand(
+                ZONE if zone else setting["key"], zone or setting["quoted"] or setting["value"] or ""
+            )
         try:
             tree = self._with_parameters(tree_of(_EVOLVES.sub("MERGE", self.text)))
         except SqlTextError as error:
@@ -134,8 +136,8 @@ def _literal(value: Any) -> exp.Expr:
     if isinstance(value, int):
         return exp.Neg(this=exp.Literal.number(-value)) if value < 0 else exp.Literal.number(value)
     if isinstance(value, float) and math.isfinite(value):
-        made = exp.column(exp.to_identifier(f"{abs(value)!r}D", quoted=False))
-        return exp.Neg(this=made) if value < 0 else made
+        number = exp.column(exp.to_identifier(f"{abs(value)!r}D", quoted=False))
+        return exp.Neg(this=number) if value < 0 else number
     raise SqlTextError(f"a parameter of {type(value).__name__}")
 
 
@@ -147,12 +149,12 @@ class _Statements:
     queries: Queries
 
     def read(self, tree: exp.Expr) -> Meaning:
-        found = _KINDS.get(type(tree))
+        known = _KINDS.get(type(tree))
         if isinstance(tree, exp.Command) and _WITHOUT_ROWS.match(tree.sql()):
             return NoChange()
-        if found is None:
+        if known is None:
             raise SqlTextError("which is no query and no change of tables that is simulated")
-        allowed, form = found
+        allowed, form = known
         refuse_unread(tree, allowed)
         return form(self, tree)
 
@@ -165,12 +167,12 @@ class _Statements:
         return None if tree is None else self.column(tree.this if isinstance(tree, exp.Where) else tree)
 
     def assignments(self, trees: Sequence[exp.Expr]) -> tuple[ColumnAssignment, ...]:
-        made = []
+        assignments = []
         for tree in trees:
             if not isinstance(tree, exp.EQ) or not isinstance(tree.left, exp.Column):
                 raise SqlTextError(f"at {shown_text(tree)!r}")
-            made.append(ColumnAssignment(tree.left.name, self.column(tree.right)))
-        return tuple(made)
+            assignments.append(ColumnAssignment(tree.left.name, self.column(tree.right)))
+        return tuple(assignments)
 
     def target(self, tree: exp.Expr, *more: str) -> str:
         if not isinstance(tree, exp.Table):
@@ -236,10 +238,10 @@ class _Statements:
 
     def drop(self, tree: exp.Drop) -> Meaning:
         (table,) = tree.args["tables"]
-        made = {"TABLE": DropTable, "VIEW": DropView}.get(tree.args["kind"])
-        if made is None:
+        command = {"TABLE": DropTable, "VIEW": DropView}.get(tree.args["kind"])
+        if command is None:
             raise SqlTextError(f"at {shown_text(tree)!r}")
-        return made(self.target(table), bool(tree.args.get("exists")))
+        return command(self.target(table), bool(tree.args.get("exists")))
 
     def truncate(self, tree: exp.TruncateTable) -> Meaning:
         (table,) = tree.expressions

@@ -150,9 +150,9 @@ class Aggregation:
             table[key] = table.get(key, ()) if row is _NOBODY else (*table.get(key, ()), (row, None))
         due = evict(table, lambda key: self._time(table[key]), times.watermark_ms) if self.evicts else []
         mode = self.stage.output_mode
-        told = due if mode is OutputMode.APPEND else list(touched if mode is OutputMode.UPDATE else table)
+        reported = due if mode is OutputMode.APPEND else list(touched if mode is OutputMode.UPDATE else table)
         out = []
-        for key in told:
+        for key in reported:
             step("output")
             out.append(self._result(table[key]))
         for key in due:
@@ -233,8 +233,10 @@ class SessionWindows:
         out: list[Row] = []
         for key in sorted(table, key=repr):
             ended = [held for held, _ in table[key] if is_past(_TIME.toInternal(held[1]), times.watermark_ms)]
-            told = ended if self.stage.output_mode is OutputMode.APPEND else [held for held, _ in table[key]]
-            for session in told:
+            reported = (
+                ended if self.stage.output_mode is OutputMode.APPEND else [held for held, _ in table[key]]
+            )
+            for session in reported:
                 step("output")
                 out.append(self._result(session))
             left = tuple(cell for cell in table[key] if not self.evicts or cell[0] not in ended)
@@ -271,15 +273,15 @@ def is_session(node: Recorded) -> bool:
 
 def _gap(call: Recorded, schema: t.StructType) -> Callable[[Row], int | None]:
     """Return what reads the gap that ends a session, in microseconds, which may depend on the row."""
-    given = call.args[1]
-    if not isinstance(given, Recorded):
-        length = _length_us(str(given), call)
+    gap = call.args[1]
+    if not isinstance(gap, Recorded):
+        length = _length_us(str(gap), call)
         return lambda _row: length
-    text = bind(given, schema)
+    text = bind(gap, schema)
     if not isinstance(text.type, t.StringType):
         what = "session_window() with a gap that is no text"
         raise CannotFollowError(what, call.place, "Write it as '5 minutes'")
-    return lambda row: None if (found := text.value(row)) is None else _length_us(found, call)
+    return lambda row: None if (gap_text := text.value(row)) is None else _length_us(gap_text, call)
 
 
 def _length_us(text: str, call: Recorded) -> int | None:
@@ -366,12 +368,12 @@ class Limitation:
         changed = store.copy()
         table = changed.values.setdefault("count", {})
         ((count,), _) = table.get((), ((0,), None))
-        told = rows[: max(0, self.stage.count - count)]
-        for _ in told:
+        first = rows[: max(0, self.stage.count - count)]
+        for _ in first:
             step("row")
-        if told:
-            table[()] = ((count + len(told),), None)
-        return TaskResult(list(told), changed)
+        if first:
+            table[()] = ((count + len(first),), None)
+        return TaskResult(list(first), changed)
 
 
 def expect_not_distinct(step: Aggregate) -> None:

@@ -190,14 +190,14 @@ class _Planner:
 
         ``joined``: the filters of a join behind them all.
         """
-        found = list[Narrow]()
+        filters = list[Narrow]()
         for step in behind:
             if not isinstance(step, Columns) or step.call not in {"filter", "alias"}:
-                return tuple(found)
+                return tuple(filters)
             for node in step.nodes if step.call == "filter" else ():
-                found += self._filters(node, schema, watermark)
+                filters += self._filters(node, schema, watermark)
             schema = step.output
-        return (*found, *(narrow for node in joined for narrow in self._filters(node, schema, watermark)))
+        return (*filters, *(narrow for node in joined for narrow in self._filters(node, schema, watermark)))
 
     def _filters(self, whole: Recorded, schema: t.StructType, watermark: WatermarkStep) -> Iterator[Narrow]:
         for node in conjuncts(whole):

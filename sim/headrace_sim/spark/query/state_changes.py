@@ -142,11 +142,11 @@ def _cells_changed(
     what: str, which: str, before: _Cells, after: _Cells, layout: _Layout
 ) -> Iterator[StateChange]:
     if before.type != after.type:
-        told = f"{what} of {layout.kind} has other types (STATE_STORE_{which}_SCHEMA_NOT_COMPATIBLE)"
-        yield StateChange(StateFate.REFUSED, told, layout.place)
+        change = f"{what} of {layout.kind} has other types (STATE_STORE_{which}_SCHEMA_NOT_COMPATIBLE)"
+        yield StateChange(StateFate.REFUSED, change, layout.place)
     elif before.meaning != after.meaning:
-        told = f"{what} of {layout.kind} was {_told(before.meaning)}, and is read as {_told(after.meaning)}, of the same type"
-        yield StateChange(StateFate.REREAD, told, layout.place)
+        change = f"{what} of {layout.kind} was {_told(before.meaning)}, and is read as {_told(after.meaning)}, of the same type"
+        yield StateChange(StateFate.REREAD, change, layout.place)
 
 
 def _listed(names: list[str]) -> str:

@@ -192,8 +192,8 @@ class Joining:
         if time_in(self._schemas[1 - number]) is None or isinstance(self.stage.on, tuple):
             return None
         nodes = [node for node in conjuncts(self.stage.on) if node.name in _UPWARDS]
-        distances = [found for node in nodes if (found := self._distance_us(node, number)) is not None]
-        ends = [found for node in nodes if (found := self._end_us(node, number)) is not None]
+        distances = [time_us for node in nodes if (time_us := self._distance_us(node, number)) is not None]
+        ends = [time_us for node in nodes if (time_us := self._end_us(node, number)) is not None]
         if not distances and not ends:
             return None
         return _Bound(min(distances, default=None), min(ends, default=None))
@@ -299,22 +299,22 @@ class Joining:
         key = side.key(row)
         others = tables[1 - number].get(key, ()) if None not in key else ()
         again = how == "semi" and number == 1
-        found = [
+        matches = [
             place
             for place, ((other, matched), _) in enumerate(others)
             if not (again and matched) and self._fits(*_pair(number, row, other))
         ]
-        if found:
+        if matches:
             cells = enumerate(cell for cell, _ in others)
             tables[1 - number][key] = tuple(
-                ((other, matched or place in found), None) for place, (other, matched) in cells
+                ((other, matched or place in matches), None) for place, (other, matched) in cells
             )
-        for place in found[:1] if how == "semi" and number == 0 else found:
+        for place in matches[:1] if how == "semi" and number == 0 else matches:
             yield _pair(number, row, others[place][0][0])
         is_over = side.expiry is not None and is_past(side.expiry(row), watermark_ms)
-        waits = not found and number in _OUTER.get(how, ())
-        if (number == 0 and not (how == "semi" and found)) or (number == 1 and (not is_over or waits)):
-            tables[number][key] = (*tables[number].get(key, ()), ((row, bool(found)), None))
+        waits = not matches and number in _OUTER.get(how, ())
+        if (number == 0 and not (how == "semi" and matches)) or (number == 1 and (not is_over or waits)):
+            tables[number][key] = (*tables[number].get(key, ()), ((row, bool(matches)), None))
 
     def _fits(self, left: Row, right: Row) -> bool:
         return all(test((*left, *right)) for test in self._both)
@@ -325,16 +325,16 @@ class Joining:
         expiry = self._sides[number].expiry
         if expiry is None:
             return []
-        found = []
+        evicted = []
         for key in sorted(table, key=repr):
             over = [cell for cell in table[key] if is_past(expiry(cell[0][0]), watermark_ms)]
-            found += [cell[0] for cell in over]
+            evicted += [cell[0] for cell in over]
             left = tuple(cell for cell in table[key] if cell not in over)
             if left:
                 table[key] = left
             else:
                 del table[key]
-        return found
+        return evicted
 
 
 _HOUR_US = 3_600_000_000
@@ -368,8 +368,8 @@ def _place_of(node: Any, schema: t.StructType) -> int | None:
     """Return the place of a column of the schema; None: it is computed."""
     if not isinstance(node, Recorded) or node.name not in {"col", "field"}:
         return None
-    found = bind(node, schema).value(range(len(schema.fields)))
-    return found if isinstance(found, int) else None
+    place = bind(node, schema).value(range(len(schema.fields)))
+    return place if isinstance(place, int) else None
 
 
 def places_in(node: Any, schema: t.StructType) -> Iterator[int]:

@@ -405,7 +405,9 @@ class _Query:
                     parts = self._with_state(stage, _joined(parts), batch, done)
                 case Joining():
                     sides = [self._branch(batch, stream, parts, done) for stream in stage.streams]
-                    rows = [(side, row) for side, found in enumerate(sides) for row in _joined(found)]
+                    rows = [
+                        (side, row) for side, side_parts in enumerate(sides) for row in _joined(side_parts)
+                    ]
                     parts = self._with_state(stage, rows, batch, done)
                 case Streams():
                     sides = [self._branch(batch, stream, parts, done) for stream in stage.work]

@@ -42,7 +42,7 @@ def by_spark(relation: pb.Relation, inputs: Sequence[Rows], cannot: CannotFollow
     except RealSparkError as error:
         raise _final(cannot, f"{str(error).rstrip('.')}. {cannot.remedy}") from error
     parts = [tuple(as_tuple(row, schema) for row in rows)]
-    return Rows(schema, parts, streaming=any(given.streaming for given in inputs))
+    return Rows(schema, parts, streaming=any(table.streaming for table in inputs))
 
 
 def _final(cannot: CannotFollowError, remedy: str) -> CannotFollowError:

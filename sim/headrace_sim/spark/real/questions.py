@@ -42,12 +42,12 @@ def question_of(relation: pb.Relation, inputs: Sequence[Table], call: str, place
         slot.local_relation.schema = schema.json()
         numbers[number] = number
     _normalize(asked, numbers, frozenset(map(id, slots)))
-    told = [asked.SerializeToString(deterministic=True).hex(), *(repr(list(rows)) for _, rows in inputs)]
+    texts = [asked.SerializeToString(deterministic=True).hex(), *(repr(list(rows)) for _, rows in inputs)]
     settings = asked_with()
-    told += [f"{name}={value}" for name, value in settings.items()]
+    texts += [f"{name}={value}" for name, value in settings.items()]
     for slot, (schema, rows) in zip(slots, inputs, strict=True):
         slot.local_relation.data = _arrow(schema, rows)
-    digest = hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]
+    digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:32]
     return Question(digest, asked.SerializeToString(), call, place, settings)
 
 
@@ -189,6 +189,6 @@ def _refused_in(message: Any, columns: frozenset[str]) -> str:
 def _refused_text(text: str, columns: frozenset[str]) -> str:
     code = _QUOTED.sub("''", text)
     bare = (word for word in _BARE.finditer(code) if word[1].lower() not in columns)
-    found = _CALLED.search(code) or next(bare, None)
-    name = "" if found is None else found[1].lower()
+    match = _CALLED.search(code) or next(bare, None)
+    name = "" if match is None else match[1].lower()
     return f"{name}: {_REASON.get(name, 'it depends on the session')}" if name else ""

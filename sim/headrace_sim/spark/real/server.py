@@ -74,7 +74,7 @@ class Server:
         self._client: Any = None
         self._problem = ""
         self._answers: dict[str, SparkAnswer] = {}
-        self._given: dict[str, SparkAnswer] = {}
+        self._answered: dict[str, SparkAnswer] = {}
         self._settings: dict[str, str] = {}  # those of the last question
 
     def serve(self, connection: socket.socket) -> None:
@@ -85,14 +85,14 @@ class Server:
 
     def _reply(self, question: Question | None) -> Reply:
         if question is None:
-            given, self._given = self._given, {}
-            return Reply(given)
+            answers, self._answered = self._answered, {}
+            return Reply(answers)
         answer = self._answers.get(question.digest)
         if answer is None and not self._problem:
             answer = self._asked(question)
         if answer is None:
             return Reply(problem=self._problem)
-        self._answers[question.digest] = self._given[question.digest] = answer
+        self._answers[question.digest] = self._answered[question.digest] = answer
         return Reply({question.digest: answer})
 
     def _asked(self, question: Question) -> SparkAnswer | None:

@@ -50,12 +50,12 @@ _LOADED: dict[Callable[[ModuleType], bool], tuple[int, list[ModuleType]]] = {}
 
 def loaded(wanted: Callable[[ModuleType], bool]) -> list[ModuleType]:
     """Return the loaded modules that are wanted. A process that forks asks first: looking at all of them copies their pages."""
-    count, found = _LOADED.get(wanted, (0, []))
+    count, known = _LOADED.get(wanted, (0, []))
     if count != len(sys.modules):
         modules: list[Any] = list(sys.modules.values())  # anything may stand there
-        found = [module for module in modules if isinstance(module, ModuleType) and wanted(module)]
-        _LOADED[wanted] = len(sys.modules), found
-    return found
+        known = [module for module in modules if isinstance(module, ModuleType) and wanted(module)]
+        _LOADED[wanted] = len(sys.modules), known
+    return known
 
 
 _Places = list[tuple[ModuleType, str]]
@@ -99,11 +99,11 @@ def when_imported(answer: Callable[[ModuleType], None], wanted: Callable[[Module
     really_find = _bootstrap._find_and_load
 
     def find_and_answer(name: str, *args: Any) -> Any:
-        found = really_find(name, *args)
+        imported = really_find(name, *args)
         module = sys.modules.get(name)
         if isinstance(module, ModuleType):
             answer(module)
-        return found
+        return imported
 
     _bootstrap._find_and_load = find_and_answer
 
@@ -132,8 +132,11 @@ def databases_kept() -> Iterator[KeptDatabases]:
     """Answer databases and stores within, and keep them apart: nothing real changes, and trials can begin with what they hold."""
     kept = KeptDatabases()
     really_find, really_connect, start = _bootstrap._find_and_load, sqlite3.connect, len(_REPLACED)
-    with tempfile.TemporaryDirectory() as made, patch.multiple(Connection, probe=_Passing(), create=True):
-        folder = Path(made)
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        patch.multiple(Connection, probe=_Passing(), create=True),
+    ):
+        folder = Path(temporary)
 
         def connect(database: Any, *args: Any, **options: Any) -> Any:
             options.setdefault("factory", Connection)
@@ -225,19 +228,19 @@ def replace_in(module: ModuleType, name: str, function: Callable[..., Any]) -> N
 
 
 def _connected(module: ModuleType, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    given = next((str(options[name]) for name in _NAMES if options.get(name)), "")
+    option = next((str(options[name]) for name in _NAMES if options.get(name)), "")
     texts = [str(text) for text in (*args, options.get("dsn", ""), options.get("conninfo", ""))]
-    found = next((match[1] for text in texts if (match := _DATABASE.search(text))), "")
-    name = f"{module.__name__}-{given or found or 'database'}.db"
+    in_text = next((match[1] for text in texts if (match := _DATABASE.search(text))), "")
+    name = f"{module.__name__}-{option or in_text or 'database'}.db"
 
     class Connected(_ServerConnection):
         of = module
 
     with _errors_of(module):
-        made = sqlite3.connect(name, factory=Connected, check_same_thread=False)
-    made.shown = name
-    made.create_function("now", 0, lambda: datetime.now(UTC).isoformat())
-    return made
+        connection = sqlite3.connect(name, factory=Connected, check_same_thread=False)
+    connection.shown = name
+    connection.create_function("now", 0, lambda: datetime.now(UTC).isoformat())
+    return connection
 
 
 class _ServerCursor(Cursor):
@@ -261,15 +264,17 @@ class _ServerCursor(Cursor):
 
     def _assume_table(self, sql: str) -> None:
         """Make a table that nothing has made, as a statement says that inserts into it: its columns, and its key."""
-        found, key = _INSERTED.match(sql), _CONFLICT.search(sql)
-        if found is None:
+        inserted, key = _INSERTED.match(sql), _CONFLICT.search(sql)
+        if inserted is None:
             return
         look = sqlite3.Connection.cursor(self.connection, sqlite3.Cursor)
-        if look.execute("SELECT 1 FROM sqlite_master WHERE lower(name) = lower(?)", (found[1],)).fetchone():
+        if look.execute(
+            "SELECT 1 FROM sqlite_master WHERE lower(name) = lower(?)", (inserted[1],)
+        ).fetchone():
             return
         unique = f", UNIQUE ({key[1]})" if key is not None else ""
-        look.execute(f'CREATE TABLE "{found[1]}" ({found[2]}{unique})')
-        self.probe.assumed(f"{getattr(self.connection, 'shown', '')}: {found[1]}")
+        look.execute(f'CREATE TABLE "{inserted[1]}" ({inserted[2]}{unique})')
+        self.probe.assumed(f"{getattr(self.connection, 'shown', '')}: {inserted[1]}")
 
     def __enter__(self) -> Self:
         return self
@@ -326,8 +331,8 @@ def _errors_of(module: ModuleType) -> Iterator[None]:
         kind = getattr(module, name, type(error))
         if "UNIQUE constraint failed" in str(error):
             kind = getattr(getattr(module, "errors", None), "UniqueViolation", kind)
-        told = f"{error} (here SQLite answers for {module.__name__})"
-        raise kind(told) from error
+        message = f"{error} (here SQLite answers for {module.__name__})"
+        raise kind(message) from error
 
 
 def _as_sqlite(sql: str, style: str) -> str:

@@ -37,8 +37,8 @@ def shown(path: Any) -> str:
     """Return a path relative to the trial's directory; one below `ABSOLUTE` as its program names it."""
     if not isinstance(path, (str, bytes, os.PathLike)):
         return str(path)
-    told = os.path.relpath(os.fsdecode(path))
-    return told.removeprefix(ABSOLUTE) if told.startswith(f"{ABSOLUTE}{os.sep}") else told
+    relative = os.path.relpath(os.fsdecode(path))
+    return relative.removeprefix(ABSOLUTE) if relative.startswith(f"{ABSOLUTE}{os.sep}") else relative
 
 
 def full_path(path: Any, folder: int = -1) -> str | None:

@@ -30,12 +30,12 @@ class HeardErrors:
         for heard in () if error else self._errors:
             self._probe.ledger.append(heard)
 
-    def _trace(self, frame: FrameType, event: str, given: Any) -> Any:
+    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
         file = frame.f_code.co_filename
         if event == "call" and (refusals.is_library(file) or file.startswith("<frozen ")):
             return None
         frame.f_trace_lines = False
-        error = given[1] if event == "exception" else None
+        error = argument[1] if event == "exception" else None
         if (
             isinstance(error, BaseException)
             and not isinstance(error, StopIteration)
@@ -43,6 +43,6 @@ class HeardErrors:
         ):
             # The error itself is not kept: it would keep the frames' connections open.
             self._last, place = id(error), f"{file}:{frame.f_lineno}"
-            told = (type(error).__name__, refusals.text_of(error).rstrip("."), place)
-            self._errors.append(Swallowed(self._probe.attempt, self._batch, *told))
+            description = (type(error).__name__, refusals.text_of(error).rstrip("."), place)
+            self._errors.append(Swallowed(self._probe.attempt, self._batch, *description))
         return self._trace

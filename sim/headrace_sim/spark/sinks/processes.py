@@ -400,7 +400,7 @@ class _Behind:
 
 def _call(
     function: Callable[..., Any],
-    given: tuple[Any, ...],
+    arguments: tuple[Any, ...],
     probe: EffectProbe,
     batch: int,
     within: AbstractContextManager[object] = nullcontext(),  # noqa: B008  it has no state
@@ -409,18 +409,18 @@ def _call(
     error: BaseException | None = None
     try:
         with within:
-            function(*given)
+            function(*arguments)
     except BaseException as raised:  # noqa: BLE001  SystemExit ends a driver too
         error = raised
         refusals.gap_in(raised)  # it is heard
     if refusals.HEARD:
         probe.ledger.append(UntraceableEffect(str(refusals.HEARD[0])))
     elif error is not None:
-        told = next(
+        operational = next(
             (raised for raised in (error, error.__cause__) if isinstance(raised, sqlite3.OperationalError)),
             "",
         )
-        locked = "locked" in str(told) or "busy" in str(told)
+        locked = "locked" in str(operational) or "busy" in str(operational)
         place = place_of_error(error, definition_of(function))
         probe.ledger.append(
             Failed(probe.attempt, batch, type(error).__name__, refusals.text_of(error), place, locked)

@@ -27,7 +27,7 @@ class HttpRequest:
 
 def resources(effects: list[Effect]) -> dict[str, list[bytes]]:
     """Return the bodies that the server keeps after these effects, by address."""
-    found: dict[str, list[bytes]] = {}
+    bodies: dict[str, list[bytes]] = {}
     keys: set[tuple[str, str]] = set()
     for effect in effects:
         request = effect.payload
@@ -35,14 +35,14 @@ def resources(effects: list[Effect]) -> dict[str, list[bytes]]:
             continue
         match request.method:
             case "DELETE":
-                found.pop(request.address, None)
+                bodies.pop(request.address, None)
             case "PUT":
-                found[request.address] = [request.body]
+                bodies[request.address] = [request.body]
             case _:
                 if request.key is None or (request.address, request.key) not in keys:
-                    found.setdefault(request.address, []).append(request.body)
+                    bodies.setdefault(request.address, []).append(request.body)
                 keys.add((request.address, request.key or ""))
-    return found
+    return bodies
 
 
 def answer_http(probe: EffectProbe) -> None:

@@ -174,15 +174,15 @@ class Ledger:
 
     def entries(self) -> list[Entry]:
         """Return all entries so far, of all processes."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         size = os.fstat(self._file).st_size
         written = os.pread(self._file, size, 0)
         start = 0
         while start < size:
             reader = _Reader(written, start)
-            found.append(pickle.Unpickler(reader).load())  # noqa: S301  our own attempts wrote it
+            entries.append(pickle.Unpickler(reader).load())  # noqa: S301  our own attempts wrote it
             start = reader.start
-        return found
+        return entries
 
     def effects(self) -> list[Effect]:
         """Return the effects so far."""

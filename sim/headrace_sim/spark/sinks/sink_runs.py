@@ -36,8 +36,8 @@ class SinkFailsError(HeadraceError):
     def __str__(self) -> str:
         """Name the error, its place and the batch."""
         when = "the preparation" if self.batch < 0 else f"batch {self.batch}"
-        told = f"{self.error}: {self.message.rstrip('.')}"
-        failed = f"{shown_place(self.place)}: the sink fails on {when}, undisturbed: {told}. Fix it first"
+        problem = f"{self.error}: {self.message.rstrip('.')}"
+        failed = f"{shown_place(self.place)}: the sink fails on {when}, undisturbed: {problem}. Fix it first"
         return failed if self.batch < 0 else f"{failed}, or give it rows that it takes: --sample FILE"
 
 

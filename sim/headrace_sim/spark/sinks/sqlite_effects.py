@@ -34,12 +34,12 @@ def watch_sqlite(probe: EffectProbe) -> None:
     def connect(database: Any, timeout: float = 5.0, *args: Any, **options: Any) -> Any:
         options.setdefault("factory", Connection)
         # A lock here is held by a paused process, and waiting for it is futile.
-        made = real_connect(database, min(timeout, 0.0), *args, **options)
-        if isinstance(made, Connection):
-            made.execute("PRAGMA synchronous = OFF")  # a process dies here, not the machine
-            made.shown = shown(database) if database != ":memory:" else ":memory:"
-            made.number = next(numbers)
-        return made
+        connection = real_connect(database, min(timeout, 0.0), *args, **options)
+        if isinstance(connection, Connection):
+            connection.execute("PRAGMA synchronous = OFF")  # a process dies here, not the machine
+            connection.shown = shown(database) if database != ":memory:" else ":memory:"
+            connection.number = next(numbers)
+        return connection
 
     sqlite3.connect = sqlite3.dbapi2.connect = connect
 
@@ -162,10 +162,10 @@ def _is_temporary(connection: sqlite3.Connection, sql: str, table: str | None) -
 
 
 def _statements(script: str) -> list[str]:
-    found, rest = [], ""
+    statements, rest = [], ""
     for piece in script.split(";"):
         rest += f"{piece};"
         if sqlite3.complete_statement(rest) and rest.strip(" \t\r\n;"):
-            found.append(rest)
+            statements.append(rest)
             rest = ""
-    return [*found, rest] if rest.strip(" \t\r\n;") else found
+    return [*statements, rest] if rest.strip(" \t\r\n;") else statements

@@ -28,10 +28,10 @@ def stored(effects: Iterable[Effect]) -> dict[str, list[Any]]:
     """Return what the stores keep after these effects, by destination."""
     payloads = [effect.payload for effect in effects]
     kept = kept_documents(change for change in _changes(payloads) if _is_table(change.target))
-    found: dict[str, list[Any]] = {name: list(rows_of(documents)) for name, documents in kept.items()}
+    contents: dict[str, list[Any]] = {name: list(rows_of(documents)) for name, documents in kept.items()}
     for key, value in kept_keys(payloads).items():
-        found[f"redis: {key}"] = list(rows_of_key(value))
-    return found
+        contents[f"redis: {key}"] = list(rows_of_key(value))
+    return contents
 
 
 def stored_objects(effects: Iterable[Effect]) -> dict[str, bytes]:

@@ -14,10 +14,10 @@ from headrace_sim.spark.sinks.trial_contents import Item
 
 def rows_of_table(items: Iterable[Item], calm: Iterable[Item]) -> Iterator[Row]:
     """Yield the rows of a destination; ``calm``: what the undisturbed run left there, whose columns each has."""
-    found = [{"line": item} if isinstance(item, str) else dict(item) for item in items]
+    rows = [{"line": item} if isinstance(item, str) else dict(item) for item in items]
     named = [{"line": ""} if isinstance(item, str) else dict(item) for item in calm]
-    columns = dict.fromkeys(column for row in (*named, *found) for column in row)
-    for row in found:
+    columns = dict.fromkeys(column for row in (*named, *rows) for column in row)
+    for row in rows:
         yield Row(**{column: value_of(row[column]) if column in row else None for column in columns})
 
 

@@ -145,34 +145,34 @@ def expected(runs: list[tuple[Raw, list[Effect]]]) -> ExpectedContents:
     groups = [_grouped(raw, names, passing) for raw in (first, second)]
     unsteady = tuple(name for name in passing if groups[0].get(name) != groups[1].get(name))
     effects = [(effect, raw) for raw, effects in runs for effect in effects]
-    made = [(effect.target, effect.place, raw) for effect, raw in effects if effect.action == "open"]
+    opened = [(effect.target, effect.place, raw) for effect, raw in effects if effect.action == "open"]
     lasting = {
-        place for target, place, raw in made if any(f"{name}: ".startswith(f"{target}: ") for name in raw)
+        place for target, place, raw in opened if any(f"{name}: ".startswith(f"{target}: ") for name in raw)
     }
-    scratch = frozenset(place for _, place, _ in made if place not in lasting)
+    scratch = frozenset(place for _, place, _ in opened if place not in lasting)
     return ExpectedContents(groups[0], names, passing, scratch, unsteady, _joins(runs, names, passing))
 
 
 def _joins(
     runs: list[tuple[Raw, list[Effect]]], names: frozenset[str], passing: dict[str, frozenset[str]]
 ) -> tuple[tuple[Column, Column], ...]:
-    found = [ids(raw, names) for raw, _ in runs]
-    both = sorted(found[0].keys() & found[1].keys())
+    drawn_ids = [ids(raw, names) for raw, _ in runs]
+    both = sorted(drawn_ids[0].keys() & drawn_ids[1].keys())
     drawn = [column for column in both if column[1] in passing[column[0]]]
     pairs = [(one, other) for one, other in product(drawn, drawn) if one[0] != other[0]]
-    joins = [pair for pair in pairs if all(values[pair[0]] <= values[pair[1]] for values in found)]
+    joins = [pair for pair in pairs if all(values[pair[0]] <= values[pair[1]] for values in drawn_ids)]
     return tuple((one, other) for one, other in joins if one < other or (other, one) not in joins)
 
 
 def ids(raw: Raw, names: frozenset[str]) -> dict[Column, set[str]]:
     """Return the random ids in each column of each destination: UUIDs, and fractions as `random.random` draws them."""
-    found: dict[Column, set[str]] = {}
+    drawn: dict[Column, set[str]] = {}
     for name, items in raw.items():
         for item in items:
             for column, value in item if isinstance(item, tuple) else ():
                 if _DRAWN_ID.search(value):
-                    found.setdefault((destination_of(name, names), column), set()).add(value)
-    return found
+                    drawn.setdefault((destination_of(name, names), column), set()).add(value)
+    return drawn
 
 
 _DRAWN_ID = re.compile(
@@ -205,9 +205,9 @@ def destination_of(name: str, names: frozenset[str]) -> str:
 def _passing(first: Counter[Item], second: Counter[Item]) -> frozenset[str]:
     """Return the columns whose values differ between two runs."""
     values: list[dict[str, Counter[str]]] = [{}, {}]
-    for found, items in zip(values, (first, second), strict=True):
+    for by_column, items in zip(values, (first, second), strict=True):
         for item in items.elements():
             for name, value in item if isinstance(item, tuple) else ():
-                found.setdefault(name, Counter())[value] += 1
+                by_column.setdefault(name, Counter())[value] += 1
     both = values[0].keys() & values[1].keys()
     return frozenset(name for name in both if values[0][name] != values[1][name])

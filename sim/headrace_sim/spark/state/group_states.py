@@ -79,14 +79,14 @@ class GroupOperator:
         out: list[tuple[Key, tuple[Any, ...]]] = []
         for key in sorted(groups, key=key_order):
             frames = self.input.slices(groups[key], frame_rows)
-            told = self._call(function, key, frames, changed, times, step, timed_out=False)
-            out += [(kept_key(key), row) for row in told]
+            results = self._call(function, key, frames, changed, times, step, timed_out=False)
+            out += [(kept_key(key), row) for row in results]
         mode = self.stage.time_mode
         limit = times.now_ms if mode is TimeMode.PROCESSING_TIME else times.watermark_ms
         for _, key in changed.due(limit - 1) if mode is not TimeMode.NONE else ():
             empty = iter([self.input.empty_frame()])
-            told = self._call(function, key, empty, changed, times, step, timed_out=True)
-            out += [(kept_key(key), row) for row in told]
+            results = self._call(function, key, empty, changed, times, step, timed_out=True)
+            out += [(kept_key(key), row) for row in results]
         return TaskResult([row for _, row in out], changed, [key for key, _ in out])
 
     def _call(
@@ -106,8 +106,8 @@ class GroupOperator:
             times.watermark_ms if self._watermarked else _NEVER, self.stage.timeout, timed_out, self._watermarked,
             held is not None, False, False, _NEVER, b"", self._state,
         )  # fmt: skip
-        given = stepped(frames, step, "row")
-        yielded = self._checked(function(self._seen_key(key), given, state))
+        inputs = stepped(frames, step, "row")
+        yielded = self._checked(function(self._seen_key(key), inputs, state))
         out = self.output.from_frames(stepped(yielded, step, "output"))
         step("state")
         self._keep(kept_key(key), state, store)
@@ -128,9 +128,9 @@ class GroupOperator:
         for timer in [timer for timer in store.timers if timer[1] == key]:
             del store.timers[timer]
         if state.exists:
-            given = self._state.toInternal(state._value)
-            kept = stored(self.stage.state, given)
-            note_altered(STATE, self.stage.state, given, kept, self.stage.place)
+            row = self._state.toInternal(state._value)
+            kept = stored(self.stage.state, row)
+            note_altered(STATE, self.stage.state, row, kept, self.stage.place)
             store.values[STATE][key] = kept, None
         else:
             store.values[STATE].pop(key, None)
@@ -142,14 +142,14 @@ class GroupOperator:
         import pandas as pd  # noqa: PLC0415
 
         if isinstance(result, pd.DataFrame) or not hasattr(result, "__iter__"):
-            given = type(result).__name__
+            actual = type(result).__name__
             expected = "iterable of pandas.DataFrame"
-            raise error_of(PySparkTypeError, "UDF_RETURN_TYPE", expected=expected, actual=given)
+            raise error_of(PySparkTypeError, "UDF_RETURN_TYPE", expected=expected, actual=actual)
         for frame in result:
             if not isinstance(frame, pd.DataFrame):
-                given = f"iterator of {type(frame).__name__}"
+                actual = f"iterator of {type(frame).__name__}"
                 expected = "iterator of pandas.DataFrame"
-                raise error_of(PySparkTypeError, "UDF_RETURN_TYPE", expected=expected, actual=given)
+                raise error_of(PySparkTypeError, "UDF_RETURN_TYPE", expected=expected, actual=actual)
             if len(frame.columns) != len(self.stage.output) and not (frame.empty and not len(frame.columns)):
                 counts = {"expected": str(len(self.stage.output)), "actual": str(len(frame.columns))}
                 raise error_of(PySparkRuntimeError, "RESULT_COLUMN_SCHEMA_MISMATCH", **counts)

@@ -198,8 +198,8 @@ class StateServer:
         return _REFUSED, named, b""
 
     def _implicitGroupingKeyRequest_setImplicitKey(self, message: Any, _: Any) -> tuple[Any, ...]:
-        given = pickle.loads(message.key)  # noqa: S301  pickled by PySpark, in this process
-        self.key = kept_key(stored(self._key_schema, given))
+        row = pickle.loads(message.key)  # noqa: S301  pickled by PySpark, in this process
+        self.key = kept_key(stored(self._key_schema, row))
         return _DONE
 
     def _implicitGroupingKeyRequest_removeImplicitKey(self, _message: Any, _: Any) -> tuple[Any, ...]:
@@ -236,15 +236,15 @@ class StateServer:
         self._step("list_timers")
         self._expect_timers("list_timers")
         expiries = self.store.timers_of(self._own_key("timer"))
-        found = [messages.TimerInfo(timestampMs=expiry) for expiry in expiries]
-        return _listed(found)
+        timers = [messages.TimerInfo(timestampMs=expiry) for expiry in expiries]
+        return _listed(timers)
 
     def _timerRequest_expiryTimerRequest(self, message: Any, _: Any) -> tuple[Any, ...]:
-        found = [
+        timers = [
             messages.TimerInfo(key=_row(self._key_schema, key), timestampMs=expiry)
             for expiry, key in self.store.due(message.expiryTimestampMs)
         ]
-        return _listed(found)
+        return _listed(timers)
 
     def _timerValueRequest_getProcessingTimer(self, _message: Any, _: Any) -> tuple[Any, ...]:
         return _OK, "", self._times.now_ms
@@ -271,10 +271,10 @@ class StateServer:
         self, name: str, variable: Variable, pickled: bytes, schema: t.StructType | None = None
     ) -> Held:
         expiry = None if variable.ttl_ms is None else self._times.now_ms + variable.ttl_ms
-        given, kind = pickle.loads(pickled), schema or variable.schema  # noqa: S301  as above
-        kept = stored(kind, given)
-        if kept != given:
-            note_altered(name, kind, given, kept, users_place())
+        row, kind = pickle.loads(pickled), schema or variable.schema  # noqa: S301  as above
+        kept = stored(kind, row)
+        if kept != row:
+            note_altered(name, kind, row, kept, users_place())
         return kept, expiry
 
     def _value(self, parent: Any, operation: str) -> tuple[Variable, Held | None]:
@@ -344,8 +344,8 @@ class StateServer:
     def _map(self, parent: Any, operation: str) -> tuple[Variable, dict[Key, Held]]:
         name, variable, key = self._at(parent, operation)
         held = self.store.maps[name].get(key, {})
-        found = {user: cell for user, cell in held.items() if lives(cell, self._times.now_ms)}
-        return variable, dict(sorted(found.items(), key=lambda item: byte_order(item[0])))
+        living = {user: cell for user, cell in held.items() if lives(cell, self._times.now_ms)}
+        return variable, dict(sorted(living.items(), key=lambda item: byte_order(item[0])))
 
     def _user_key(self, parent: Any, pickled: bytes) -> Key:
         return kept_key(stored(self.variables[parent.stateName].schema, pickle.loads(pickled)))  # noqa: S301  as above
@@ -355,8 +355,8 @@ class StateServer:
 
     def _mapStateCall_getValue(self, message: Any, parent: Any) -> tuple[Any, ...]:
         variable, held = self._map(parent, "getValue")
-        found = held.get(self._user_key(parent, message.userKey))
-        return _OK, "", b"" if found is None else _row(variable.value_schema, found[0])
+        cell = held.get(self._user_key(parent, message.userKey))
+        return _OK, "", b"" if cell is None else _row(variable.value_schema, cell[0])
 
     def _mapStateCall_containsKey(self, message: Any, parent: Any) -> tuple[Any, ...]:
         held = self._map(parent, "containsKey")[1]
@@ -399,8 +399,8 @@ class StateServer:
         return self._clear("map", parent)
 
 
-def _listed(found: list[Any]) -> tuple[Any, ...]:
-    return (_OK, "", found, False) if found else (_REFUSED, "", [], False)
+def _listed(items: list[Any]) -> tuple[Any, ...]:
+    return (_OK, "", items, False) if items else (_REFUSED, "", [], False)
 
 
 def _whether(there: bool) -> tuple[Any, ...]:

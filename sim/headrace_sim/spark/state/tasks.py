@@ -107,8 +107,8 @@ class Operator:
 
     def initial_rows(self) -> list[tuple[Key, tuple[Any, ...]]]:
         """Return the rows of the initial state, each with its key."""
-        given = () if self.stage.initial is None else self.stage.initial.rows
-        return [(tuple(key_part(row[place]) for place in self._initial_keys), row) for row in given]
+        rows = () if self.stage.initial is None else self.stage.initial.rows
+        return [(tuple(key_part(row[place]) for place in self._initial_keys), row) for row in rows]
 
     def run(
         self,
@@ -162,9 +162,9 @@ class Operator:
             own, firsts = groups[key]
             extra: tuple[Any, ...] = ()
             if self._initial is not None:
-                extra = (None if initial is None else self._given(self._initial, firsts, step, frame_rows),)
-            given = self._given(self.input, own, step, frame_rows)
-            yielded = call(client, _MODES.PROCESS_DATA, self._seen_key(key), given, *extra)
+                extra = (None if initial is None else self._inputs(self._initial, firsts, step, frame_rows),)
+            inputs = self._inputs(self.input, own, step, frame_rows)
+            yielded = call(client, _MODES.PROCESS_DATA, self._seen_key(key), inputs, *extra)
             yield from self._taken(yielded, step, server)
         yield from self._taken(call(client, _MODES.PROCESS_TIMER, None, iter(())), step, server)
         yield from self._taken(call(client, _MODES.COMPLETE, None, iter(())), step, server)
@@ -178,7 +178,7 @@ class Operator:
             self._seen_keys[kept] = tuple(next(frame.itertuples(index=False, name=None)))
         return self._seen_keys[kept]
 
-    def _given(
+    def _inputs(
         self, kind: InputRows, rows: Rows, step: Callable[[str], None], frame_rows: int | None
     ) -> Iterator[Any]:
         """Yield the rows of a key as the processor sees them: one by one, or in frames."""

@@ -50,18 +50,18 @@ def _update_item(
     for verb, clause in zip(clauses[::2], clauses[1::2], strict=True):
         for part in re.split(r",(?![^(]*\))", clause):
             pattern = {"SET": _ASSIGNED, "ADD": _ADDED}.get(verb.upper())
-            found = pattern.match(part) if pattern is not None else None
-            if found is None:
+            match = pattern.match(part) if pattern is not None else None
+            if match is None:
                 refuse(f"the update expression {UpdateExpression!r}", at._client)
-            operator = "set" if found[2] is None else "increment"
-            operators.append((operator, {str(names.get(found[1], found[1])): values[found[3]]}))
+            operator = "set" if match[2] is None else "increment"
+            operators.append((operator, {str(names.get(match[1], match[1])): values[match[3]]}))
     at._write("update_item", StoreChange(_table(at), dict(Key), tuple(operators)))
     return DONE
 
 
 def _get_item(at: ClientObject, Key: Any) -> ClientReply:
-    found = matching(at._documents(_table(at)), Key)
-    return ClientReply(DONE, **({"Item": dict(found[0])} if found else {}))
+    items = matching(at._documents(_table(at)), Key)
+    return ClientReply(DONE, **({"Item": dict(items[0])} if items else {}))
 
 
 class _BatchWriter:

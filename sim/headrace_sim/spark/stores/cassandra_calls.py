@@ -72,34 +72,34 @@ def _execute(at: ClientObject, query: Any, parameters: Any = None) -> Any:
         plain = name.replace('"', "")
         return f"cassandra: {plain if '.' in plain or keyspace is None else f'{keyspace}.{plain}'}"
 
-    if (found := _INSERT.match(text)) is not None:
-        names = [name.strip().strip('"') for name in found[2].split(",")]
-        texts = re.findall(_VALUE, found[3], re.IGNORECASE)
+    if (match := _INSERT.match(text)) is not None:
+        names = [name.strip().strip('"') for name in match[2].split(",")]
+        texts = re.findall(_VALUE, match[3], re.IGNORECASE)
         row = {name: _value(at, one, left, parameters) for name, one in zip(names, texts, strict=True)}
-        return _insert(at, target(found[1]), row, new_only=bool(found[4]))
-    if (found := _UPDATE.match(text)) is not None:
+        return _insert(at, target(match[1]), row, new_only=bool(match[4]))
+    if (match := _UPDATE.match(text)) is not None:
         operators: list[tuple[str, Mapping[str, Any]]] = []
-        for name, before, sign, one in _SET.findall(found[2]):
+        for name, before, sign, one in _SET.findall(match[2]):
             value = _value(at, one, left, parameters)
             operators.append(
                 ("increment", {name: -value if sign == "-" else value}) if before else ("set", {name: value})
             )
         at._write(
-            "UPDATE", StoreChange(target(found[1]), _fields(at, found[3], left, parameters), tuple(operators))
+            "UPDATE", StoreChange(target(match[1]), _fields(at, match[3], left, parameters), tuple(operators))
         )
         return []
-    if (found := _DELETE.match(text)) is not None:
-        at._write("DELETE", remove(target(found[1]), _fields(at, found[2], left, parameters), many=True))
+    if (match := _DELETE.match(text)) is not None:
+        at._write("DELETE", remove(target(match[1]), _fields(at, match[2], left, parameters), many=True))
         return []
-    if (found := _SELECT.match(text)) is not None:
-        kept = matching(at._documents(target(found[2])), _fields(at, found[3] or "", left, parameters))
+    if (match := _SELECT.match(text)) is not None:
+        kept = matching(at._documents(target(match[2])), _fields(at, match[3] or "", left, parameters))
         return _Rows(
-            ClientReply(row) for row in ([{"count": len(kept)}] if "count(" in found[1].lower() else kept)
+            ClientReply(row) for row in ([{"count": len(kept)}] if "count(" in match[1].lower() else kept)
         )
-    if (found := _CREATE.match(text)) is not None:
-        key = _KEY.search(found[2])
-        columns = re.findall(r"\w+", key[1]) if key else [_OWN_KEY.search(found[2])[1]]  # type: ignore[index]
-        at._write("CREATE TABLE", put(f"key of {target(found[1])}", {}, {"columns": columns}))
+    if (match := _CREATE.match(text)) is not None:
+        key = _KEY.search(match[2])
+        columns = re.findall(r"\w+", key[1]) if key else [_OWN_KEY.search(match[2])[1]]  # type: ignore[index]
+        at._write("CREATE TABLE", put(f"key of {target(match[1])}", {}, {"columns": columns}))
         return []
     if re.match(r"USE\s|CREATE\s+(KEYSPACE|INDEX|TYPE)\b", text, re.IGNORECASE):
         return []
@@ -107,7 +107,7 @@ def _execute(at: ClientObject, query: Any, parameters: Any = None) -> Any:
 
 
 def _insert(at: ClientObject, target: str, row: Mapping[str, Any], *, new_only: bool) -> Any:
-    known = [column for found in at._documents(f"key of {target}") for column in found["columns"]]
+    known = [column for key in at._documents(f"key of {target}") for column in key["columns"]]
     if new_only:
         if not known:
             refuse("IF NOT EXISTS of a table whose CREATE TABLE is not in the job", at._client)
@@ -132,10 +132,10 @@ class _Rows(list[Any]):
 
 
 def _fields(at: ClientObject, where: str, left: Iterator[Any], named: Any) -> dict[str, Any]:
-    found = _WHERE.findall(where)
-    if where.strip() and len(re.findall(r"\bAND\b", where, re.IGNORECASE)) + 1 != len(found):
+    conditions = _WHERE.findall(where)
+    if where.strip() and len(re.findall(r"\bAND\b", where, re.IGNORECASE)) + 1 != len(conditions):
         refuse(f"the condition {where!r} of Cassandra", at._client)
-    return {name: _value(at, text, left, named) for name, text in found}
+    return {name: _value(at, text, left, named) for name, text in conditions}
 
 
 class Statement:

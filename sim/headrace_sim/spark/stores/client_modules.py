@@ -41,7 +41,7 @@ class _ClientModule(ModuleType):
         client = str(client_of(self.__name__))
         row = CLIENTS.get(client, {}).get(name)
         if row is not None:
-            return _given(client, name, row)
+            return _member(client, name, row)
         if name.islower():
             return importlib.import_module(f"{self.__name__}.{name}")
         return error_named(client, name) or Named(f"{self.__name__}.{name}")
@@ -53,7 +53,7 @@ class _ClientModule(ModuleType):
         return importlib.import_module, (self.__name__,)
 
 
-def _given(client: str, name: str, row: Any) -> Any:
+def _member(client: str, name: str, row: Any) -> Any:
     return Opener(client, name, row) if isinstance(row, ClientKind) else row
 
 
@@ -79,4 +79,4 @@ def answer_client(module: ModuleType, replace: Callable[[ModuleType, str, Any], 
     for name, row in CLIENTS[client].items():
         real = vars(module).get(name)
         if real is not None and not isinstance(real, Opener) and real is not row:
-            replace(module, name, _given(client, name, row))
+            replace(module, name, _member(client, name, row))

@@ -167,9 +167,9 @@ class ClientObject:
 
     def _behind(self, kind: ClientKind, *args: Any, **options: Any) -> "ClientObject":
         names = (*args, *(value for value in options.values() if isinstance(value, str)))
-        made = ClientObject(self._client, kind, (*self._names, *names), {**self._options, **options})
-        made._held.append(self)
-        return made
+        child = ClientObject(self._client, kind, (*self._names, *names), {**self._options, **options})
+        child._held.append(self)
+        return child
 
     def _call(self, name: str, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         options = {option: value for option, value in options.items() if option not in HARMLESS}
@@ -357,8 +357,8 @@ def error_of(client: str, message: str, name: str = "", other: type[Exception] |
     ]
     if not bases:
         return (other or Exception)(message)
-    made = type(name or bases[0].__name__, (*bases, *((other,) if other else ())), {})
-    error: Exception = made(message)
+    kind_of_error = type(name or bases[0].__name__, (*bases, *((other,) if other else ())), {})
+    error: Exception = kind_of_error(message)
     error.response = {"Error": {"Code": name, "Message": message}}  # type: ignore[attr-defined]
     return error
 
@@ -396,7 +396,7 @@ def named_call(name: str) -> Callable[..., Any]:
 
 def several(at: ClientObject, action: str, changes: Iterable[StoreChange]) -> int:
     """Send several changes in one request; none: no request. Return their number."""
-    made = list(changes)
-    if made:
-        at._write(action, *made)
-    return len(made)
+    sent = list(changes)
+    if sent:
+        at._write(action, *sent)
+    return len(sent)

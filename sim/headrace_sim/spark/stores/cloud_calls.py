@@ -105,8 +105,10 @@ def _create(at: ClientObject, document_data: Mapping[str, Any]) -> None:
 
 def _got(at: ClientObject) -> ClientReply:
     target, key = _document(at)
-    found = matching(at._documents(target), key)
-    return ClientReply(exists=bool(found), to_dict=lambda: dict(found[0]) if found else None, id=key["id"])
+    documents = matching(at._documents(target), key)
+    return ClientReply(
+        exists=bool(documents), to_dict=lambda: dict(documents[0]) if documents else None, id=key["id"]
+    )
 
 
 _REFERENCE = ClientKind(
@@ -180,10 +182,10 @@ def _create_item(
 
 def _read_item(at: ClientObject, item: str, partition_key: Any = None) -> Mapping[str, Any]:
     del partition_key
-    found = matching(at._documents(_cosmos(at)), {"id": item})
-    if not found:
+    items = matching(at._documents(_cosmos(at)), {"id": item})
+    if not items:
         raise error_of(at._client, f"{item} is not there", "CosmosResourceNotFoundError")
-    return dict(found[0])
+    return dict(items[0])
 
 
 _CONTAINER = ClientKind(

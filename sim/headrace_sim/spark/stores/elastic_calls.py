@@ -33,8 +33,8 @@ def _indexed(at: ClientObject, index: str, key: Any, document: Any, action: str)
     target = f"elasticsearch: {index}"
     if key is None:
         return add(target, document)
-    found = matching(at._documents(target), {"_id": str(key)})
-    if action == "create" and found:
+    existing = matching(at._documents(target), {"_id": str(key)})
+    if action == "create" and existing:
         raise error_of(at._client, f"version conflict, {key} already exists", "ConflictError")
     return put(target, {"_id": str(key)}, document)
 
@@ -65,11 +65,11 @@ def _updated_document(at: ClientObject, index: str, key: Any, body: Any) -> Stor
 
 
 def _got(at: ClientObject, index: str, id: Any) -> ClientReply:
-    found = matching(at._documents(f"elasticsearch: {index}"), {"_id": str(id)})
-    if not found:
+    documents = matching(at._documents(f"elasticsearch: {index}"), {"_id": str(id)})
+    if not documents:
         raise error_of(at._client, f"{id} is not in {index}", "NotFoundError")
     return ClientReply(
-        _id=id, found=True, _source={name: value for name, value in found[0].items() if name != "_id"}
+        _id=id, found=True, _source={name: value for name, value in documents[0].items() if name != "_id"}
     )
 
 

@@ -51,9 +51,9 @@ def _insert_one(at: ClientObject, document: Any) -> ClientReply:
 
 
 def _insert_many(at: ClientObject, documents: Any) -> ClientReply:
-    made = list(documents)
-    several(at, "insert_many", [_insert(at, document) for document in made])
-    return ClientReply(inserted_ids=[document.get("_id") for document in made], acknowledged=True)
+    inserted = list(documents)
+    several(at, "insert_many", [_insert(at, document) for document in inserted])
+    return ClientReply(inserted_ids=[document.get("_id") for document in inserted], acknowledged=True)
 
 
 def _replaced(at: ClientObject, filter: Any, replacement: Any, upsert: bool = False) -> StoreChange:
@@ -82,11 +82,11 @@ def _changed(action: str, change: Callable[..., StoreChange]) -> Callable[..., C
 
     @functools.wraps(change)
     def call(at: ClientObject, *args: Any, **options: Any) -> ClientReply:
-        made = change(at, *args, **options)
-        found = len(matching(at._documents(made.target), made.match or {}))
-        at._write(action, made)
+        sent = change(at, *args, **options)
+        matched = len(matching(at._documents(sent.target), sent.match or {}))
+        at._write(action, sent)
         return ClientReply(
-            matched_count=found, modified_count=found, deleted_count=found, upserted_id=None, acknowledged=True,
+            matched_count=matched, modified_count=matched, deleted_count=matched, upserted_id=None, acknowledged=True,
         )  # fmt: skip
 
     return call
@@ -109,7 +109,7 @@ def _bulk_write(at: ClientObject, requests: Any) -> ClientReply:
 
 def _find(at: ClientObject, filter: Any = None, projection: Any = None) -> list[Any]:
     del projection
-    return [dict(found) for found in matching(at._documents(_mongo(at)), _by(at, filter))]
+    return [dict(document) for document in matching(at._documents(_mongo(at)), _by(at, filter))]
 
 
 _COLLECTION = ClientKind(

@@ -21,7 +21,7 @@ DONE = ClientReply(ResponseMetadata={"HTTPStatusCode": 200}, ETag="etag")
 def objects_of(changes: list[StoreChange]) -> dict[str, bytes]:
     """Return the objects that are there after these changes, by address."""
     kept = kept_documents(change for change in changes if "://" in change.target)
-    return {target: found[0]["content"] for target, found in kept.items() if found}
+    return {target: documents[0]["content"] for target, documents in kept.items() if documents}
 
 
 def _put(at: ClientObject, action: str, target: str, content: Any, *, overwrite: bool = True) -> ClientReply:
@@ -59,8 +59,10 @@ def _s3(bucket: Any, key: Any) -> str:
 def _list(_at: ClientObject, Bucket: str, Prefix: str = "") -> ClientReply:
     start = _s3(Bucket, Prefix)
     names = [target for target in objects_of(recorder().changes()) if target.startswith(start)]
-    found = [{"Key": name.removeprefix(_s3(Bucket, ""))} for name in names]
-    return ClientReply(KeyCount=len(found), IsTruncated=False, **({"Contents": found} if found else {}))
+    contents = [{"Key": name.removeprefix(_s3(Bucket, ""))} for name in names]
+    return ClientReply(
+        KeyCount=len(contents), IsTruncated=False, **({"Contents": contents} if contents else {})
+    )
 
 
 def _upload_file(at: ClientObject, Filename: str, Bucket: str, Key: str) -> None:
@@ -98,8 +100,8 @@ S3_BUCKET = ClientKind(
 def _minio_list(
     _at: ClientObject, bucket_name: str, prefix: str | None = None, **_: Any
 ) -> list[ClientReply]:
-    found = _list(_at, bucket_name, prefix or "").get("Contents", ())
-    return [ClientReply(object_name=each["Key"], bucket_name=bucket_name) for each in found]
+    contents = _list(_at, bucket_name, prefix or "").get("Contents", ())
+    return [ClientReply(object_name=each["Key"], bucket_name=bucket_name) for each in contents]
 
 
 MINIO = ClientKind(

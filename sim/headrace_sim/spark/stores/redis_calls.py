@@ -53,21 +53,23 @@ def _command(name: str) -> Callable[..., Command] | None:
 
 
 def _now(name: str) -> Callable[..., Any] | None:
-    made = _command(name)
+    command = _command(name)
     return (
-        None if made is None else lambda at, *args, **options: _carried_out(at, [made(*args, **options)])[0]
+        None
+        if command is None
+        else lambda at, *args, **options: _carried_out(at, [command(*args, **options)])[0]
     )
 
 
 def _held(name: str) -> Callable[..., Any] | None:
-    made = _command(name)
+    command = _command(name)
 
     def hold(at: ClientObject, *args: Any, **options: Any) -> ClientObject:
-        assert made is not None
-        at._held.append(made(*args, **options))
+        assert command is not None
+        at._held.append(command(*args, **options))
         return at
 
-    return None if made is None else hold
+    return None if command is None else hold
 
 
 def _execute(at: ClientObject) -> list[Any]:

@@ -113,10 +113,10 @@ INFLUX = ClientKind(
 
 
 def _write_points(at: ClientObject, points: Any, database: Any = None, tags: Any = None, **_: Any) -> bool:
-    made = list(_points(at, points))
-    for point in made:
+    written = list(_points(at, points))
+    for point in written:
         point.tags = {**(tags or {}), **point.tags}
-    several(at, "write_points", _changes(at, database or at._options.get("database", ""), made))
+    several(at, "write_points", _changes(at, database or at._options.get("database", ""), written))
     return True
 
 
@@ -151,9 +151,9 @@ def _counted(at: ClientObject, row: Any, column: Any, value: int = 1) -> None:
 
 def _row(at: ClientObject, row: Any, columns: Any = None) -> dict[bytes, bytes]:
     del columns
-    found = matching(at._documents(_table(at)), {"row": text(row)})
+    rows = matching(at._documents(_table(at)), {"row": text(row)})
     return {
-        name.encode(): str(value).encode() for kept in found for name, value in kept.items() if name != "row"
+        name.encode(): str(value).encode() for kept in rows for name, value in kept.items() if name != "row"
     }
 
 

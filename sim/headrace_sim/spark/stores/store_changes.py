@@ -63,12 +63,12 @@ def matching(documents: Iterable[Document], fields: Mapping[str, Any]) -> list[D
 
 
 def _apply(documents: list[Document], change: StoreChange) -> None:
-    found = [] if change.match is None else matching(documents, change.match)
-    is_new = not found and change.adds
+    affected = [] if change.match is None else matching(documents, change.match)
+    is_new = not affected and change.adds
     if is_new:
-        found = [dict(change.match or {})]
-        documents.extend(found)
-    for document in found if change.many else found[:1]:
+        affected = [dict(change.match or {})]
+        documents.extend(affected)
+    for document in affected if change.many else affected[:1]:
         for operator, fields in change.operators:
             if operator == "remove":
                 documents[:] = [kept for kept in documents if kept is not document]

@@ -50,12 +50,12 @@ class Connector:
         keys = self.key_columns(options)
         by_table = not (self.keys or self.default)
         has_keys = by_table or (bool(keys) and {name.lower() for name in keys} <= set(columns))
-        given = {
+        values = {
             name: None if options.get(name) is None else str(options[name]).lower() for name in self.needs
         }
         if mode not in self.modes or not has_keys or any(name in columns for name in self.lacks):
             return False
-        return all(given[name] in self.needs[name] for name in given)
+        return all(values[name] in self.needs[name] for name in values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,18 +83,18 @@ def merged(table: TableVersion, source: Rows, statement: Merge) -> Changed:
     acts: list[MergeAction | None] = []
     met: set[int] = set()
     for row in merge.rows:
-        others = [place for place, other in enumerate(merge.given) if merge.matches((*row, *other))]
+        others = [place for place, other in enumerate(merge.others) if merge.matches((*row, *other))]
         met.update(others)
-        merge.refuse_several(row, [merge.given[place] for place in others])
-        seen = (*row, *merge.given[others[0]]) if others else row
+        merge.refuse_several(row, [merge.others[place] for place in others])
+        seen = (*row, *merge.others[others[0]]) if others else row
         act, changed = merge.applied(Match.MATCHED if others else Match.NOT_MATCHED_BY_SOURCE, seen, row)
         acts.append(act)
         kept += [] if changed is None else [changed]
-    lone = [other for place, other in enumerate(merge.given) if place not in met]
-    made = [merge.applied(Match.NOT_MATCHED, other, None)[1] for other in lone]
-    new = [row for row in made if row is not None]
+    lone = [other for place, other in enumerate(merge.others) if place not in met]
+    inserted = [merge.applied(Match.NOT_MATCHED, other, None)[1] for other in lone]
+    new = [row for row in inserted if row is not None]
     affected = Affected(acts.count(MergeAction.UPDATE), acts.count(MergeAction.DELETE), len(new))
-    version = replace(table, schema=merge.schema, rows=(*kept, *new), twins=merge.twins(lone, made))
+    version = replace(table, schema=merge.schema, rows=(*kept, *new), twins=merge.twins(lone, inserted))
     return Changed(version, affected)
 
 
@@ -117,23 +117,23 @@ class _Merging:
     def __init__(self, table: TableVersion, source: Rows, statement: Merge) -> None:
         alias = statement.alias or _tail(statement.table)
         own = source.schema
-        given = _under(own, statement.source_alias) if statement.source_alias else own
+        scope = _under(own, statement.source_alias) if statement.source_alias else own
         self._statement = statement
-        self.schema = _columns(table, given, statement, alias)
-        self.rows, self.given = aligned(table.schema, table.rows, self.schema), source.all()
+        self.schema = _columns(table, scope, statement, alias)
+        self.rows, self.others = aligned(table.schema, table.rows, self.schema), source.all()
         target = _under(self.schema, alias)
-        both = t.StructType([*target.fields, *given.fields])
-        self._scopes = {Match.MATCHED: both, Match.NOT_MATCHED: given, Match.NOT_MATCHED_BY_SOURCE: target}
+        both = t.StructType([*target.fields, *scope.fields])
+        self._scopes = {Match.MATCHED: both, Match.NOT_MATCHED: scope, Match.NOT_MATCHED_BY_SOURCE: target}
         self.matches = _test(statement.condition, both)
         self._clauses = {
-            match: [self._bound(clause, given) for clause in statement.clauses if clause.match is match]
+            match: [self._bound(clause, scope) for clause in statement.clauses if clause.match is match]
             for match in Match
         }
 
-    def _bound(self, clause: Clause, given: t.StructType) -> _Bound:
+    def _bound(self, clause: Clause, source: t.StructType) -> _Bound:
         scope, assignments = self._scopes[clause.match], clause.assignments or ()
         if clause.assignments is None and clause.act is not MergeAction.DELETE:
-            assignments = _star(self.schema, given, self._statement)
+            assignments = _star(self.schema, source, self._statement)
         inserts = clause.match is Match.NOT_MATCHED
         values = [lambda _row: None] * len(self.schema.fields) if inserts else _own_values(self.schema)
         change = _change(assignments, self.schema, scope, values)
@@ -146,9 +146,9 @@ class _Merging:
                 return clause.act, None if clause.act is MergeAction.DELETE else clause.change(seen)
         return None, row
 
-    def twins(self, lone: Sequence[Row], made: Sequence[Row | None]) -> tuple[Row, ...]:
+    def twins(self, lone: Sequence[Row], inserts: Sequence[Row | None]) -> tuple[Row, ...]:
         """Return two rows that are inserted although one of them, had it been there, would have matched the other."""
-        inserted = [(place, row) for place, row in enumerate(made) if row is not None]
+        inserted = [(place, row) for place, row in enumerate(inserts) if row is not None]
         pairs = ((place, row, other) for place, row in inserted for other in lone[place + 1 :])
         return next(((lone[place], other) for place, row, other in pairs if self.matches((*row, *other))), ())
 
@@ -196,12 +196,12 @@ def _own_values(schema: t.StructType) -> list[Callable[[Row], Any]]:
     return [lambda row, place=place: row[place] for place in range(len(schema.fields))]  # type: ignore[misc]
 
 
-def _star(schema: t.StructType, given: t.StructType, statement: Merge) -> tuple[ColumnAssignment, ...]:
+def _star(schema: t.StructType, source: t.StructType, statement: Merge) -> tuple[ColumnAssignment, ...]:
     """Return what ``UPDATE SET *`` and ``INSERT *`` assign: each column of the table from that of the source."""
-    by_name = {column.name.lower(): column for column in given.fields}
+    by_name = {column.name.lower(): column for column in source.fields}
     lacking = [column for column in schema.names if column.lower() not in by_name]
     if lacking and not statement.evolves:
-        raise _unresolved(lacking[0], given)
+        raise _unresolved(lacking[0], source)
     there = [column for column in schema.names if column.lower() in by_name]
     return tuple(ColumnAssignment(column, _of_source(by_name[column.lower()], statement)) for column in there)
 
@@ -212,31 +212,31 @@ def _of_source(column: t.StructField, statement: Merge) -> Recorded:
     return Recorded("col", (f"`{alias}`.{name}" if alias else name,), statement.condition.place)
 
 
-def _columns(table: TableVersion, given: t.StructType, statement: Merge, alias: str) -> t.StructType:
+def _columns(table: TableVersion, source: t.StructType, statement: Merge, alias: str) -> t.StructType:
     """Return the columns of the target: its own, those that it gets, and, if it is assumed, those that the statement names."""
-    refuse_cases(statement.table, [*table.schema.names, *given.names])
+    refuse_cases(statement.table, [*table.schema.names, *source.names])
     known = {column.name.lower(): column for column in table.schema.fields}
-    by_name = {column.name.lower(): column for column in given.fields}
+    by_name = {column.name.lower(): column for column in source.fields}
     stars = [c for c in statement.clauses if c.assignments is None and c.act is not MergeAction.DELETE]
     if stars and (statement.evolves or table.is_assumed):
         for name, column in by_name.items():
             known.setdefault(name, t.StructField(column.name, column.dataType))
     if table.is_assumed:
-        for column in _named(statement, given, known, alias):
+        for column in _named(statement, source, known, alias):
             known.setdefault(column.name.lower(), column)
     return t.StructType(list(known.values()))
 
 
 def _named(
-    statement: Merge, given: t.StructType, known: Mapping[str, t.StructField], alias: str
+    statement: Merge, source: t.StructType, known: Mapping[str, t.StructField], alias: str
 ) -> Iterator[t.StructField]:
     """Yield the columns of a target that a statement names. ``known``: those that it has, and those that were yielded."""
     for clause in statement.clauses:
         for assignment in clause.assignments or ():
             if clause.match is Match.NOT_MATCHED:
                 column = assignment.column.rpartition(".")[2].replace("`", "")
-                yield t.StructField(column, bind(assignment.value, given).type)
-    by_name = {column.name.lower(): column for column in given.fields}
+                yield t.StructField(column, bind(assignment.value, source).type)
+    by_name = {column.name.lower(): column for column in source.fields}
     for node in _names_in((statement.condition, statement.clauses)):
         frame, _, column = str(node.args[0]).replace("`", "").rpartition(".")
         if frame == alias and column.lower() not in known:
@@ -246,16 +246,16 @@ def _named(
             yield by_name[column.lower()]
 
 
-def _names_in(given: Any) -> Iterator[Recorded]:
+def _names_in(expressions: Any) -> Iterator[Recorded]:
     """Yield the names of columns in an expression, or in a collection of them."""
-    if isinstance(given, Recorded):
-        yield from [given] if given.name == "col" else _names_in(given.args)
-    elif isinstance(given, Clause):
-        yield from _names_in((given.condition, given.assignments))
-    elif isinstance(given, ColumnAssignment):
-        yield from _names_in(given.value)
-    elif isinstance(given, (list, tuple)):
-        for part in given:
+    if isinstance(expressions, Recorded):
+        yield from [expressions] if expressions.name == "col" else _names_in(expressions.args)
+    elif isinstance(expressions, Clause):
+        yield from _names_in((expressions.condition, expressions.assignments))
+    elif isinstance(expressions, ColumnAssignment):
+        yield from _names_in(expressions.value)
+    elif isinstance(expressions, (list, tuple)):
+        for part in expressions:
             yield from _names_in(part)
 
 

@@ -63,8 +63,8 @@ _OPTIONS: dict[str, frozenset[str]] = {
 def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    found = (file for file in sorted(path.glob("*")) if not file.name.startswith(("_", ".")))
-    return [file for file in found if file.is_file()]
+    files = (file for file in sorted(path.glob("*")) if not file.name.startswith(("_", ".")))
+    return [file for file in files if file.is_file()]
 
 
 def _read(
@@ -91,13 +91,13 @@ def _csv(
     """Read CSV: columns go by their place, a value that is not of its type is null."""
     separator = options.get("sep", options.get("delimiter", ","))
     with file.open(encoding="utf-8-sig", newline="") as lines:
-        found = [row for row in csv.reader(lines, delimiter=separator) if row]
-    names = [f"_c{place}" for place in range(max(map(len, found), default=0))]
+        cells = [row for row in csv.reader(lines, delimiter=separator) if row]
+    names = [f"_c{place}" for place in range(max(map(len, cells), default=0))]
     if options.get("header", "false").lower() == "true":
-        names, found = (found[0], found[1:]) if found else ([], [])
+        names, cells = (cells[0], cells[1:]) if cells else ([], [])
     schema = schema or t.StructType([t.StructField(name, t.StringType()) for name in names])
     kinds = [column.dataType for column in schema.fields]
-    return schema, tuple(tuple(map(_cell, (*row, *[""] * len(kinds)), kinds)) for row in found)
+    return schema, tuple(tuple(map(_cell, (*row, *[""] * len(kinds)), kinds)) for row in cells)
 
 
 def _cell(text: str, kind: t.DataType) -> Any:

@@ -132,8 +132,8 @@ def aligned(own: t.StructType, rows: tuple[Row, ...], schema: t.StructType) -> l
     if own.names == schema.names:
         return list(rows)
     places = {folded(name): place for place, name in enumerate(own.names)}
-    found = [places.get(folded(name)) for name in schema.names]
-    return [tuple(None if place is None else row[place] for place in found) for row in rows]
+    columns = [places.get(folded(name)) for name in schema.names]
+    return [tuple(None if place is None else row[place] for place in columns) for row in rows]
 
 
 def assigned(bound: Bound, column: t.StructField, node: Recorded) -> Callable[[Row], Any]:
@@ -269,7 +269,7 @@ def _by_key(
 
 def _transaction(request: WriteRequest) -> tuple[str, int] | None:
     """Return the application and version of an idempotent write of Delta's, if it is one."""
-    given = request.options.get("txnappid"), request.options.get("txnversion")
-    if request.format != "delta" or None in given:
+    ids = request.options.get("txnappid"), request.options.get("txnversion")
+    if request.format != "delta" or None in ids:
         return None
-    return str(given[0]), int(str(given[1]))
+    return str(ids[0]), int(str(ids[1]))
