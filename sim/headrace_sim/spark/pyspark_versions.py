@@ -112,10 +112,7 @@ LET_THROUGH = "let through"
 def differing(recorded: Mapping[str, str], today: Mapping[str, str]) -> dict[str, str]:
     """Say what is of another release today, by its name.
 
-    Args:
-        recorded: As `versions` returned it.
-        today: As it returns it now.
-
+    ``recorded``: as `versions` returned it. ``today``: as it returns it now.
     """
 
     def release(name: str, version: str) -> Sequence[str]:

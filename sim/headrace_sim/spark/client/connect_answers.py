@@ -273,8 +273,8 @@ class Answers:
             value = object_of(relation.cached_remote_relation.relation_id.encode())
             return (lambda: value) if isinstance(value, Rows) else value
         if kind == "local_relation":
-            schema, value = local_rows(relation.local_relation)
-            return lambda: Rows(schema, [tuple(value)])
+            schema, rows = local_rows(relation.local_relation)
+            return lambda: Rows(schema, [tuple(rows)])
         if kind == "range":
             asked = relation.range
             numbers = tuple((number,) for number in range(asked.start, asked.end, asked.step))

@@ -80,12 +80,7 @@ class ScriptTime:
             self.interrupt()
 
     def interrupt(self) -> NoReturn:
-        """End a wait that nothing else ends.
-
-        Raises:
-            WaitsForEverError: Always.
-
-        """
+        """Raise `WaitsForEverError`: nothing else ends this wait."""
         place = users_place()
         self.interrupted.append(place)
         raise WaitsForEverError(place)

@@ -217,11 +217,11 @@ def _refusing(original: Callable[..., None]) -> Callable[..., None]:
 
 def _called(function: UserDefinedFunction, *columns: Any, **named: Any) -> Any:
     """Call a function that was made before this session was in force, when a test's module was imported."""
-    connected = ConnectFunction(
+    called = ConnectFunction(
         function.func, function._returnType_placeholder or function._returnType, function._name, function.evalType,
         function.deterministic,
     )  # fmt: skip
-    return connected(*columns, **named)
+    return called(*columns, **named)
 
 
 def _catalog_of(catalog: Any, session: Any) -> None:

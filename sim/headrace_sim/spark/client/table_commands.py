@@ -46,12 +46,8 @@ def reader(
 ) -> Callable[[], Rows]:
     """Return what reads a table, or what was written to a path.
 
-    Args:
-        tables: Those that are there.
-        read: What is asked.
-        place: ``file:line`` of the user's code.
-        known: Returns the schema of a table that is there although nothing here has made it, or None.
-
+    ``tables``: those that are there. ``read``: what is asked. ``place``: ``file:line`` of the user's code. ``known``: returns
+    the schema of a table that is there although nothing here has made it, or None.
     """
     if read.HasField("named_table"):
         _refuse_history(read.named_table.options, place)

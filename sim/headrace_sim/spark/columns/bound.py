@@ -171,9 +171,7 @@ _CALCULATED = frozenset({"divide", "minus", "mod", "multiply", "plus"})
 def _common_without_ansi(left: t.DataType, right: t.DataType, node: Recorded) -> t.DataType | None:
     """Return the type that values of both types are converted to without ANSI mode.
 
-    Raises:
-        CannotFollowError: One is a text, and is neither compared nor calculated with.
-
+    Raise `CannotFollowError` if one is a text, and is neither compared nor calculated with.
     """
     if {type(left), type(right)} <= {*BITS, t.FloatType} and t.FloatType() in {left, right}:
         return t.FloatType()

@@ -56,9 +56,7 @@ _DRAWN: dict[str, Callable[[random.Random, datetime], Any]] = {
 def rows_there(schema: t.StructType) -> tuple[tuple[Any, ...], ...]:
     """Return rows of a table of which nothing but its schema is known. Its keys are those of drawn rows.
 
-    Raises:
-        UndrawableError: The schema has a type that cannot be drawn.
-
+    Raise `UndrawableError` if the schema has a type that cannot be drawn.
     """
     return tuple(
         tuple(_key(field.dataType, number) for field in schema.fields) for number in range(len(KEYS))

@@ -33,17 +33,9 @@ def kind_of_join(how: str) -> str:
 def joined(left: Side, right: Side, how: str, names: Sequence[str] | Recorded | None, place: str) -> Side:
     """Join two frames.
 
-    Args:
-        left: One of them.
-        right: The other.
-        how: The kind of join, as `kind_of_join` returns it.
-        names: Of the columns that are equal, which are in the result once; or a condition; None: all rows match.
-        place: Of the user's code.
-
-    Raises:
-        CannotFollowError: If it is not simulated.
-        AnalysisException: If Spark would refuse it.
-
+    ``left``: one of them. ``right``: the other. ``how``: the kind of join, as `kind_of_join` returns it. ``names``: of the
+    columns that are equal, which are in the result once; or a condition; None: all rows match. ``place``: of the user's code.
+    Raise `CannotFollowError` if it is not simulated, or `AnalysisException` if Spark would refuse it.
     """
     shared = list(names) if names is not None and not isinstance(names, Recorded) else []
     by_names = not isinstance(names, Recorded)

@@ -47,13 +47,8 @@ def altered_told(tell: Callable[[Altered], object]) -> AbstractContextManager[An
 def note_altered(variable: str, schema: t.StructType, row: Any, kept: tuple[Any, ...], place: str) -> None:
     """Tell of the columns that do not hold what they were given, if somebody is to be told.
 
-    Args:
-        variable: The state variable.
-        schema: Of its rows.
-        row: A row, as PySpark pickled it.
-        kept: The row that `stored` has made of it.
-        place: Of the call.
-
+    ``variable``: the state variable. ``schema``: of its rows. ``row``: a row, as PySpark pickled it. ``kept``: the row that
+    `stored` has made of it. ``place``: of the call.
     """
     tell = _TELL.get()
     if tell is None:

@@ -65,9 +65,7 @@ class Called:
     def start(self, spark: SparkSession) -> None:
         """Start its query in this process, a driver.
 
-        Raises:
-            SparkJobError: It is a `SparkJob` with a step that only the simulation computes.
-
+        Raise `SparkJobError` if it is a `SparkJob` with a step that only the simulation computes.
         """
         target, (module, _, attribute) = self.target, self.name.partition(":")
         if attribute and not isinstance(target, SparkJob):

@@ -40,9 +40,7 @@ OUTPUTS = f"{_DATABASE}: {_TABLE}"
 def query_of_pipeline(pipeline: Pipeline) -> SparkJob:
     """Return the query that hosts a pipeline, with a stream for each injector.
 
-    Raises:
-        HeadraceError: An injector has a skew limit.
-
+    Raise `HeadraceError` if an injector has a skew limit.
     """
     # Not every PySpark hosts pipelines:
     from headrace.spark.jobs.attach import check_followed  # noqa: PLC0415

@@ -27,13 +27,8 @@ READS = ("csv", "json", "load", "orc", "parquet", "table", "text", "xml")
 def write_batch(folder: Path, job: SparkJob, batch: int, rows: Rows, parts: int = 1) -> int:
     """Write the rows of a batch, for each stream of a job its own; return the size of partitions that keep parts apart, in bytes.
 
-    Args:
-        folder: Of the trial's input.
-        job: It.
-        batch: Its index.
-        rows: As the job takes them.
-        parts: The number of parts of each file.
-
+    ``folder``: of the trial's input. ``batch``: its index. ``rows``: as the job takes them. ``parts``: the number of parts of
+    each file.
     """
     sizes = [_WHOLE_BYTES]
     is_alone = len(job.sources) == 1 and job.input == job.sources[0].schema
@@ -63,12 +58,8 @@ def read_from(
 
     Others are empty, also those of which it starts no query.
 
-    Args:
-        folder: Of the trial's input.
-        queries: Those of the program, in order.
-        number: The place of the one that has rows.
-        absolute: Returns the absolute path of one that a source of this query is given, if these are left as they are.
-
+    ``folder``: of the trial's input. ``queries``: those of the program, in order. ``number``: the place of the one that has
+    rows. ``absolute``: returns the absolute path of one that a source of this query is given, if these are left as they are.
     """
     mine = [replace(source, name="") for source in queries[number].sources]
     waiting: dict[str, list[tuple[StreamSource, int | None]]] = {}
@@ -80,23 +71,20 @@ def read_from(
 
     def reading(really: Any) -> Any:
         def read(reader: DataStreamReader, *args: Any, **options: Any) -> Any:
-            noted_options = vars(reader).get("_headrace", {})
-            is_parameter = noted_options.get("format") == PARAMETER
-            known = waiting.get(
-                f"{PARAMETER} {noted_options.get('name', '')}" if is_parameter else users_place()
-            )
+            calls = vars(reader).get("_headrace", {})
+            is_parameter = calls.get("format") == PARAMETER
+            known = waiting.get(f"{PARAMETER} {calls.get('name', '')}" if is_parameter else users_place())
             schema, rows = (
-                noted_options.get("schema")
-                or FIXED_SCHEMAS.get(str(noted_options.get("format", "")).lower()),
+                calls.get("schema") or FIXED_SCHEMAS.get(str(calls.get("format", "")).lower()),
                 None,
             )
             if known is not None:
                 texts = [{source.path, *(value for _, value in source.options)} for source, _ in known]
-                place = closest(texts, [*args, *options.values(), *noted_options.values()])
+                place = closest(texts, [*args, *options.values(), *calls.values()])
                 source, rows = known.pop(place) if len(known) > 1 else known[0]
                 schema = source.schema
             if rows is not None and absolute is not None:
-                path = next(iter(args), options.pop("path", noted_options.get("path")))
+                path = next(iter(args), options.pop("path", calls.get("path")))
                 if path is None or really.__name__ == "table":
                     return really(reader, *args, **options)
                 return really(reader, absolute(str(path)), *args[1:], **options)

@@ -37,12 +37,8 @@ class MissingJarsError(HeadraceError):
 def settings_for_jars(session: Mapping[str, str]) -> dict[str, str]:
     """Return the settings by which Spark has a program's jars from its beginning.
 
-    Args:
-        session: The settings of its session. Those of ``PYSPARK_SUBMIT_ARGS`` come first.
-
-    Raises:
-        MissingJarsError: A file of ``spark.jars`` is not there.
-
+    ``session``: the settings of its session. Those of ``PYSPARK_SUBMIT_ARGS`` come first. Raise `MissingJarsError` if a file of
+    ``spark.jars`` is not there.
     """
     settings = {**session, **dict(_submitted(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))}
     settings = {
@@ -74,10 +70,7 @@ def without_missing(settings: Mapping[str, str], log: BinaryIO) -> dict[str, str
 
     What needs another one fails when it is used, and names it.
 
-    Args:
-        settings: With which Spark did not start.
-        log: What it said. None is returned if that is of something else.
-
+    ``settings``: with which Spark did not start. ``log``: what it said. None is returned if that is of something else.
     """
     log.seek(0)
     said = (line.decode(errors="replace") for line in log)

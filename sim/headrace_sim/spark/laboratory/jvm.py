@@ -132,10 +132,8 @@ class SparkJvm:
     def successor_of(self, session: Any, *, overtaken: bool) -> Any:
         """Return Java's session for the next attempt of a trial.
 
-        Args:
-            session: That of the one before.
-            overtaken: Whether that one still runs. Then the next one is another Spark, which knows the same tables.
-
+        ``session``: that of the one before. ``overtaken``: whether that one still runs. Then the next one is another Spark,
+        which knows the same tables.
         """
         classes = java_sessions(self.gateway.jvm)
         successor = session.newSession()
@@ -186,10 +184,7 @@ class SparkJvm:
     def end_queries(self, session: Any, *, jobs: bool) -> None:
         """End what still runs for a session whose program has ended.
 
-        Args:
-            session: It.
-            jobs: Whether nothing else runs, so that all jobs are its own.
-
+        ``jobs``: whether nothing else runs, so that all jobs are its own.
         """
         for query in session.streams().active():
             with suppress(Exception):
@@ -217,13 +212,8 @@ class SparkJvm:
 def running(settings: Mapping[str, str], lets: frozenset[LetThrough] = frozenset()) -> Iterator[SparkJvm]:
     """Run Spark within.
 
-    Args:
-        settings: Those of the program that no session can change, by name: ``spark.jars``.
-        lets: What trials do outside them.
-
-    Raises:
-        JavaNotFoundError: There is no Java.
-
+    ``settings``: those of the program that no session can change, by name: ``spark.jars``. ``lets``: what trials do outside
+    them. Raise `JavaNotFoundError` if there is no Java.
     """
     with tempfile.TemporaryDirectory(prefix="headrace-spark-") as temporary:
         folder = Path(os.path.realpath(temporary)) / "java"
@@ -310,10 +300,7 @@ def _popen(
 def attach(running_jvm: SparkJvm, session: Any) -> SparkSession:
     """Attach this process, a fork, to a running Spark; return PySpark's session over one of Java's.
 
-    Args:
-        running_jvm: What the parent started.
-        session: Java's session, as the parent has it.
-
+    ``running_jvm``: what the parent started. ``session``: Java's session, as the parent has it.
     """
     running_jvm.gateway._gateway_client.is_connected = (
         False  # its sockets are the parent's: nothing may be said there

@@ -106,9 +106,7 @@ class KeptFiles:
     def begin(self, folder: Path, name: str) -> None:
         """Give a trial its copies. ``name``: of the file system that it has.
 
-        Raises:
-            UnfollowableSinkError: What they are of has changed since.
-
+        Raise `UnfollowableSinkError` if what they are of has changed since.
         """
         now = digests_of(
             self.home, self.checkpoint, [self.snapshot / self.place(path) for path in self.sources]
@@ -128,16 +126,9 @@ def kept(
 ) -> KeptFiles:
     """Copy what a query is known to name, and return it.
 
-    Args:
-        job: It.
-        home: The owner's working directory.
-        folder: Where the snapshot is made.
-        batches: How many are run, at most.
-        lets: What trials do outside them.
-
-    Raises:
-        ProgramError: A source cannot be left as it is, or something is too large to be copied.
-
+    ``home``: the owner's working directory. ``folder``: where the snapshot is made. ``batches``: how many are run, at most.
+    ``lets``: what trials do outside them. Raise `ProgramError` if a source cannot be left as it is, or something is too large
+    to be copied.
     """
     snapshot, checkpoint = Path(mkdtemp("-kept", dir=folder)), _checkpoint_of(job)
     (snapshot / ROOT).mkdir()

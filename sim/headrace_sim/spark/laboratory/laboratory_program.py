@@ -76,15 +76,9 @@ def drive(
 ) -> NoReturn:
     """Run the program in this process, a fork, and never return.
 
-    Args:
-        program: It.
-        jvm: Where Spark runs.
-        session: Java's session.
-        settings: How it settles in its trial.
-        probe: Told of its effects.
-        fault: What strikes it.
-        prepare: Makes what the program takes for granted, before its first attempt. Or None.
-
+    ``jvm``: where Spark runs. ``session``: Java's session. ``settings``: how it settles in its trial. ``probe``: told of its
+    effects. ``fault``: what strikes it. ``prepare``: makes what the program takes for granted, before its first attempt. Or
+    None.
     """
     status, folder, kept = 1, settings.folder, settings.kept
     gc.freeze()

@@ -46,11 +46,8 @@ MOST_BYTES = 50_000_000
 def settings_of(name: str, folder: Path, homes: Sequence[Path] = ()) -> dict[str, str]:
     """Return the settings of Spark with which a path is one of a trial's.
 
-    Args:
-        name: Of the trial, as a host's name may be.
-        folder: Its working directory: that of relative paths.
-        homes: The absolute paths that are of this directory, too.
-
+    ``name``: of the trial, as a host's name may be. ``folder``: its working directory: that of relative paths. ``homes``: the
+    absolute paths that are of this directory, too.
     """
     table, user = f"fs.viewfs.mounttable.{name}", getpass.getuser()
     views = {f"fs.{scheme}.impl": _VIEW for scheme in REMOTE}
@@ -70,10 +67,8 @@ def settings_of(name: str, folder: Path, homes: Sequence[Path] = ()) -> dict[str
 def watch_commands(folder: Path, hadoop: Any) -> None:
     """Redirect what this process names to Spark, irreversibly.
 
-    Args:
-        folder: The trial's working directory.
-        hadoop: Spark's Hadoop configuration, which learns of each remote file system when it is first named.
-
+    ``folder``: the trial's working directory. ``hadoop``: Spark's Hadoop configuration, which learns of each remote file system
+    when it is first named.
     """
     known = set[str]()
     really_send = ClientServerConnection.send_command
@@ -105,11 +100,8 @@ def watch_paths(folder: Path, left: Sequence[Path], redirect: Callable[..., str]
 
     What is only read may be the owner's; of what is changed, a copy is.
 
-    Args:
-        folder: The trial's working directory.
-        left: The directories whose paths are as they should be.
-        redirect: Returns where any other path is, by its name and whether it is changed (``changes``). None: as above.
-
+    ``folder``: the trial's working directory. ``left``: the directories whose paths are as they should be. ``redirect``:
+    returns where any other path is, by its name and whether it is changed (``changes``). None: as above.
     """
     redirect = redirect or partial(_redirected, folder)
     inside = tuple(f"{place}{os.sep}" for place in (*left, "/dev", "/proc"))

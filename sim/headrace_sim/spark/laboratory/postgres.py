@@ -116,9 +116,7 @@ class PostgresDatabase:
 class PostgresServer:
     """A server, which starts when its first database is created, and ends with this process at the latest.
 
-    Args:
-        url: That of the owner's server for tests, whose role may create databases. "": a server of our own.
-
+    ``url``: that of the owner's server for tests, whose role may create databases. "": a server of our own.
     """
 
     def __init__(self, url: str = "") -> None:
@@ -132,13 +130,8 @@ class PostgresServer:
     def create(self, name: str, start: str = "") -> PostgresDatabase:
         """Create a database, in place of the one of this name.
 
-        Args:
-            name: What we call it.
-            start: The one of which it is a copy: its connections end. "": it is empty.
-
-        Raises:
-            NoPostgresError: If there is no server, or the owner's does not let us.
-
+        ``name``: what we call it. ``start``: the one of which it is a copy: its connections end. "": it is empty. Raise
+        `NoPostgresError` if there is no server, or the owner's does not let us.
         """
         database, template = self._prefix + name, self._prefix + start if start else "template0"
         with self._commands() as command:
@@ -228,13 +221,8 @@ def is_lock_timeout(error: BaseException | None) -> bool:
 def server_for(program: Path, url: str = "") -> PostgresServer | None:
     """Return this process's server, if a program speaks to PostgreSQL; None: it does not, or a stand-in can answer for it.
 
-    Args:
-        program: Its file, or the directory of its modules. The modules beside it count.
-        url: That of the owner's server for tests. "": a server of our own.
-
-    Raises:
-        NoPostgresError: There is none, and no stand-in for what the program uses.
-
+    ``program``: its file, or the directory of its modules. The modules beside it count. ``url``: that of the owner's server for
+    tests. "": a server of our own. Raise `NoPostgresError` if there is none, and no stand-in for what the program uses.
     """
     folder = program.parent if program.is_file() else program
     paths = [program, *islice(folder.rglob("*.py"), _MOST_FILES)]
@@ -307,12 +295,7 @@ def find_jdbc_jar() -> Path | None:
 
 
 def binaries() -> Path:
-    """Return the directory of ``initdb`` and ``postgres``.
-
-    Raises:
-        NoPostgresError: If this machine has none.
-
-    """
+    """Return the directory of ``initdb`` and ``postgres``. Raise `NoPostgresError` if this machine has none."""
     places = [Path(place).parent for place in [shutil.which("initdb")] if place]
     for pattern in _INSTALLED:
         places += sorted(Path("/").glob(pattern.removeprefix("/")), key=_version)[::-1]
@@ -378,12 +361,7 @@ def _free_port() -> int:
 
 
 def _database_of(url: str) -> PostgresDatabase:
-    """Return the database of a URL.
-
-    Raises:
-        NoPostgresError: If the server cannot be reached.
-
-    """
+    """Return the database of a URL. Raise `NoPostgresError` if the server cannot be reached."""
     driver = _driver()
     try:
         with driver.connect(url) as connection:

@@ -47,11 +47,8 @@ class StatementChange:
 def changes_of(sql: str, temporary: set[str], functions: Collection[str] = ()) -> list[StatementChange]:
     """Return what the statements of a text change, but for temporary tables, which end with their connection.
 
-    Args:
-        sql: The text, as it is sent to the server.
-        temporary: The temporary tables of its connection. Those that the text makes are added.
-        functions: The names of the database's own functions, which may change anything.
-
+    ``sql``: the text, as it is sent to the server. ``temporary``: the temporary tables of its connection. Those that the text
+    makes are added. ``functions``: the names of the database's own functions, which may change anything.
     """
     changes: list[StatementChange] = []
     for statement in _bare(sql).split(";"):

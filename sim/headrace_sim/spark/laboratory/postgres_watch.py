@@ -60,10 +60,7 @@ def watch_postgres(probe: EffectProbe, database: PostgresDatabase) -> None:
 
     What Java connects to for this process goes the same way, so that it ends with it. The write of a DataFrame is one effect.
 
-    Args:
-        probe: Told of each change.
-        database: The trial's.
-
+    ``probe``: told of each change. ``database``: the trial's.
     """
     listener = socket.create_server(("127.0.0.1", 0))
     numbers, names, turn = count(1), set[str](), threading.Lock()
@@ -329,9 +326,7 @@ class _Relay:
     def _wait_for_reply(self, replies: list[bytes], executions: int) -> None:
         """Wait for the reply to a unit: its end, or, of one that has none, that of so many executions.
 
-        Raises:
-            _FailedError: If the server does not carry it out.
-
+        Raise `_FailedError` if the server does not carry it out.
         """
         self._has_failed = False
         ends, wanted = (b"CIsE", executions) if executions else (b"Z", 1)

@@ -42,12 +42,8 @@ def collected(
 ) -> Raw:
     """Return what is in a trial's folder, and in the stand-ins, by destination.
 
-    Args:
-        folder: Its working directory.
-        effects: Those of all attempts.
-        known: The files that were there before, by relative path.
-        read_iceberg: Reads a table of Iceberg, of this path.
-
+    ``folder``: its working directory. ``effects``: those of all attempts. ``known``: the files that were there before, by
+    relative path. ``read_iceberg``: reads a table of Iceberg, of this path.
     """
     unchanged = {name for name, stat in looked_at(folder).items() if known.get(name) == stat}
     changed = [path for path in folder.rglob("part-*") if str(path.relative_to(folder)) not in unchanged]

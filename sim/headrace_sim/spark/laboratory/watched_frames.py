@@ -246,15 +246,9 @@ def watch_queries(
 
     Return what will be the query, if Spark writes it itself: how, where to, and the ``file:line`` of its start.
 
-    Args:
-        probe: Told of each batch.
-        fault: What strikes.
-        queries: Those of the program, in order.
-        number: The place of the one that is tried. The others write nowhere.
-        outside: Refuses what leaves the trial.
-        kept: Where it goes on, and how far, if its sources are left as they are.
-        heard: Whether the errors are noted that its function catches.
-
+    ``probe``: told of each batch. ``fault``: what strikes. ``queries``: those of the program, in order. ``number``: the place
+    of the one that is tried. The others write nowhere. ``outside``: refuses what leaves the trial. ``kept``: where it goes on,
+    and how far, if its sources are left as they are. ``heard``: whether the errors are noted that its function catches.
     """
     tried, checkpoint = queries[number].sink, f"/checkpoint{number or ''}"
     waiting = [job.sink for job in queries]
@@ -277,9 +271,9 @@ def watch_queries(
             except BaseException as error:
                 place = place_of_error(error, definition_of(function))
                 locked = "locked" in str(error) or "busy" in str(error) or is_lock_timeout(error)
-                calls = without_trace(error)
+                message = without_trace(error)
                 probe.ledger.append(
-                    Failed(probe.attempt, batch_id, type(error).__name__, calls, place, locked)
+                    Failed(probe.attempt, batch_id, type(error).__name__, message, place, locked)
                 )
                 raise
             probe.returned()

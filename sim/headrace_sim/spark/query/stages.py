@@ -157,12 +157,8 @@ class _Planner:
     ) -> tuple[list[QueryStage], _Reached]:
         """Return stages, and what comes out of them.
 
-        Args:
-            steps: What is planned.
-            reached: What they begin with.
-            is_top: Whether they are the job's own steps.
-            joined: The filters of a join behind them.
-
+        ``steps``: what is planned. ``reached``: what they begin with. ``is_top``: whether they are the job's own steps.
+        ``joined``: the filters of a join behind them.
         """
         stages: list[QueryStage] = []
         for number, step in enumerate(steps):

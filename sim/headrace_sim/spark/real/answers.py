@@ -53,15 +53,10 @@ class RealSparkError(HeadraceError):
 def ask(relation: pb.Relation, inputs: Sequence[Table], call: str, place: str) -> Table:
     """Return what a relation gives on Spark.
 
-    Args:
-        relation: it, of the user's plan. It is not changed.
-        inputs: what its inputs give, in the order of the protocol's fields.
-        call: what Headrace does not compute itself: ``F.soundex``.
-        place: ``file:line`` of it.
-
-    Raises:
-        RealSparkError: it cannot be asked: there is no Java, or the answer does not follow from the rows alone.
-        PySparkException: Spark raises it, as it would for the user.
+    ``relation``: of the user's plan. It is not changed. ``inputs``: what its inputs give, in the order of the protocol's
+    fields. ``call``: what Headrace does not compute itself: ``F.soundex``. ``place``: ``file:line`` of it. Raise
+    `RealSparkError` if it cannot be asked: there is no Java, or the answer does not follow from the rows alone, or
+    `PySparkException` if Spark raises it, as it would for the user.
     """
     if reason := refusal(relation, [name for schema, _ in inputs for name in schema.names]):
         raise RealSparkError(reason)

@@ -161,9 +161,7 @@ class BackgroundThreads:
     def _until(self, is_ready: Callable[[], bool], timeout: float | None) -> bool:
         """Let others run until something is ready; return False if the time is over before.
 
-        Raises:
-            CannotFollowError: If nobody can make it ready.
-
+        Raise `CannotFollowError` if nobody can make it ready.
         """
         turns = self._turns.get(threading.current_thread())
         periods = 0

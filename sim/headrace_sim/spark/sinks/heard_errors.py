@@ -11,10 +11,7 @@ from headrace_sim.spark.sinks.sink_effects import EffectProbe, Swallowed
 class HeardErrors:
     """Hears within of each error that passes through the user's code, in this thread. If that returns, it caught them all.
 
-    Args:
-        probe: That of the attempt.
-        batch: The index of the batch that runs.
-
+    ``probe``: that of the attempt. ``batch``: the index of the batch that runs.
     """
 
     def __init__(self, probe: EffectProbe, batch: int) -> None:

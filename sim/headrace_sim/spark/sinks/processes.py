@@ -182,12 +182,8 @@ def _reader(place: Path) -> int:
 class Attempt:
     """A process that runs a sink.
 
-    Args:
-        run: Does it, in the process, and never returns.
-        ledger: Where it notes what it does.
-        number: Its number in the trial.
-        fault: What strikes it.
-
+    ``run``: does it, in the process, and never returns. ``ledger``: where it notes what it does. ``number``: its number in the
+    trial. ``fault``: what strikes it.
     """
 
     def __init__(
@@ -439,14 +435,10 @@ def settle(
 ) -> StoreClients:
     """Confine this process to the folder, and report its effects to the probe. Return what answers clients of stores.
 
-    Args:
-        folder: The trial's directory.
-        probe: Told of effects.
-        seed: Of the clock and of random numbers.
-        sparks: The directory of a real Spark's temporary files, which it may use, and this machine's network; or None.
-        lets: What it does outside its trial. With writes, it has no fence: what Python itself does is guarded nevertheless.
-        keys: The columns of the keys of tables, as the author says them, by table.
-
+    ``folder``: the trial's directory. ``probe``: told of effects. ``seed``: of the clock and of random numbers. ``sparks``: the
+    directory of a real Spark's temporary files, which it may use, and this machine's network; or None. ``lets``: what it does
+    outside its trial. With writes, it has no fence: what Python itself does is guarded nevertheless. ``keys``: the columns of
+    the keys of tables, as the author says them, by table.
     """
     for number in _ENDING:
         signal.signal(number, signal.SIG_DFL)

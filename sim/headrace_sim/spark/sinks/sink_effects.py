@@ -211,13 +211,9 @@ class _Reader:
 class EffectProbe:
     """Counts the effects of an attempt, and injects a fault at one of them.
 
-    Args:
-        ledger: Where effects are noted.
-        attempt: The number of this process.
-        fault: What strikes it, or None.
-        pause: Called where it is overtaken; returns when the process continues.
-        driver: The id of its driver's process, where it has several processes, which count together; None: it has this one.
-
+    ``ledger``: where effects are noted. ``attempt``: the number of this process. ``fault``: what strikes it, or None.
+    ``pause``: called where it is overtaken; returns when the process continues. ``driver``: the id of its driver's process,
+    where it has several processes, which count together; None: it has this one.
     """
 
     def __init__(
@@ -346,21 +342,12 @@ class EffectProbe:
     ) -> Iterator[None]:
         """Perform an effect in this context: count it, inject the fault if due, and record it once done.
 
-        Args:
-            action: What is done.
-            target: To what.
-            half: Does the first part of it, if it has several.
-            replied: Whether it is a request.
-            pending: Returns, once it is done, whether it belongs to an uncommitted transaction.
-            payload: Returns, once it is done, what a stand-in keeps of it.
-            connection: The number of the database connection.
-            place: ``file:line`` of the user's code, if it is not what runs.
-            is_late: Whether it is done in the background, and the function did not wait for it.
-
-        Raises:
-            ConnectionResetError: If this is the request whose reply is lost. It is carried out.
-            ConnectionRefusedError: If this is the request that is refused. It is not.
-
+        ``action``: what is done. ``target``: to what. ``half``: does the first part of it, if it has several. ``replied``:
+        whether it is a request. ``pending``: returns, once it is done, whether it belongs to an uncommitted transaction.
+        ``payload``: returns, once it is done, what a stand-in keeps of it. ``connection``: the number of the database
+        connection. ``place``: ``file:line`` of the user's code, if it is not what runs. ``is_late``: whether it is done in the
+        background, and the function did not wait for it. Raise `ConnectionResetError` if this is the request whose reply is
+        lost, which is carried out, or `ConnectionRefusedError` if it is the one that is refused, which is not.
         """
         if self._busy or self._batch < 0 or (self.private and target.startswith(self.private)):
             yield  # part of another effect, or of the preparation, or nothing of the user's
@@ -441,10 +428,7 @@ class EffectProbe:
     def wrote(self, batches: Iterable[int], writes: Iterable[tuple[str, str, str]]) -> None:
         """Record what Spark itself wrote of batches in which nothing else had an effect.
 
-        Args:
-            batches: Their numbers.
-            writes: What is done for each, to what, and the ``file:line`` of the user's code.
-
+        ``batches``: their numbers. ``writes``: what is done for each, to what, and the ``file:line`` of the user's code.
         """
         seen = {entry.batch for entry in self.ledger.effects() if entry.attempt == self.attempt}
         for batch in batches:

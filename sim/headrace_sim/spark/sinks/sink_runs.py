@@ -120,13 +120,8 @@ def tried(
 ) -> Trial:
     """Run a sink under a fault.
 
-    Args:
-        sink: It.
-        fault: What strikes.
-        looking: Whether to look at what is there before another process takes over.
-        heard: Whether the errors are noted that its code catches.
-        with_java: Whether Java dies with the driver.
-
+    ``fault``: what strikes. ``looking``: whether to look at what is there before another process takes over. ``heard``: whether
+    the errors are noted that its code catches. ``with_java``: whether Java dies with the driver.
     """
     sink, seen = replace(sink, heard=heard), None
     with trial_folder(sink.host.trials) as (folder, ledger):

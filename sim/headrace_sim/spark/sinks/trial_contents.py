@@ -33,11 +33,7 @@ EMPTY_FILE = "(an empty file)"
 def collected(folder: Path, effects: list[Effect], counts: Callable[[Path], bool] = lambda _: True) -> Raw:
     """Return the contents of the folder and of the stand-ins, by destination.
 
-    Args:
-        folder: It.
-        effects: What was done.
-        counts: Returns whether a file is looked at.
-
+    ``effects``: what was done. ``counts``: returns whether a file is looked at.
     """
     raw: Raw = {name: [*map(_pairs, version.pairs())] for name, version in tables(effects).items()}
     raw.update(stored(effects))

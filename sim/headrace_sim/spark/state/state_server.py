@@ -81,13 +81,8 @@ class BatchTimes:
 class StateServer:
     """Answers the calls of one task, on a store of its own.
 
-    Args:
-        store: Changed in place.
-        times: Of the batch.
-        time_mode: What timers go by.
-        key_schema: That of the grouping columns.
-        step: Called with the name of each call before it is answered: a fault may strike there.
-
+    ``store``: changed in place. ``times``: of the batch. ``time_mode``: what timers go by. ``key_schema``: that of the grouping
+    columns. ``step``: called with the name of each call before it is answered: a fault may strike there.
     """
 
     def __init__(

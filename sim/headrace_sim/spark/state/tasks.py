@@ -121,17 +121,11 @@ class Operator:
     ) -> TaskResult:
         """Run a task.
 
-        Args:
-            rows: Those of the partition, in the order in which the shuffle brought them.
-            initial: The initial state of the partition in the first batch of a job that has one, else None.
-            store: The state that the batch before has left. It is not changed.
-            times: Of the batch.
-            step: Called with what happens next: a fault may strike there by raising.
-            frame_rows: How many rows a pandas frame has at most. None: all of a key.
-
-        Raises:
-            StateCallError: If the processor asks for what Spark refuses.
-
+        ``rows``: those of the partition, in the order in which the shuffle brought them. ``initial``: the initial state of the
+        partition in the first batch of a job that has one, else None. ``store``: the state that the batch before has left. It
+        is not changed. ``times``: of the batch. ``step``: called with what happens next: a fault may strike there by raising.
+        ``frame_rows``: how many rows a pandas frame has at most. None: all of a key. Raise `StateCallError` if the processor
+        asks for what Spark refuses.
         """
         changed = store.copy()
         server = self._server(changed, times, step)

@@ -129,12 +129,8 @@ def recorder() -> ClientRecorder:
 class ClientObject:
     """An object of a client: a connection, or a database, table or bucket behind it.
 
-    Args:
-        client: The module of the client.
-        kind: What it can do.
-        names: Those that lead to it from the connection.
-        options: What it was made with.
-
+    ``client``: the module of the client. ``kind``: what it can do. ``names``: those that lead to it from the connection.
+    ``options``: what it was made with.
     """
 
     def __init__(
@@ -344,12 +340,8 @@ def error_named(client: str, name: str) -> type[Exception] | None:
 def error_of(client: str, message: str, name: str = "", other: type[Exception] | None = None) -> Exception:
     """Return what a client raises: of all exceptions of its module that the user's code may catch it by.
 
-    Args:
-        client: The module.
-        message: What it says.
-        name: Its class, if it is not a failure of the network or of the server.
-        other: A class that it is, too.
-
+    ``client``: the module. ``message``: what it says. ``name``: its class, if it is not a failure of the network or of the
+    server. ``other``: a class that it is, too.
     """
     known = _ERRORS.get(client, {})
     bases = [

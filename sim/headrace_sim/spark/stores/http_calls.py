@@ -16,12 +16,7 @@ _REFUSED_FROM = 400
 class Response:
     """A response.
 
-    Args:
-        client: The module that was asked.
-        status: The status code.
-        content: The body.
-        headers: Its headers.
-
+    ``client``: the module that was asked. ``status``: the status code. ``content``: the body. ``headers``: its headers.
     """
 
     def __init__(self, client: str, status: int, content: bytes, headers: Mapping[str, str]) -> None:

@@ -16,13 +16,8 @@ def put_rows(
 ) -> None:
     """Put rows by their table's key.
 
-    Args:
-        at: The client's object.
-        action: What its user calls.
-        target: The table.
-        rows: They; none: nothing is sent.
-        columns: The columns of the key, as the code tells them.
-
+    ``at``: the client's object. ``action``: what its user calls. ``target``: the table. ``rows``: with none, nothing is sent.
+    ``columns``: those of the key, as the code says.
     """
     known = frozenset(name.lower() for name in columns) or frozenset(
         recorder().key_of(target.partition(": ")[2])

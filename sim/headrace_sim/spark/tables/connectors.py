@@ -79,13 +79,9 @@ def guarantee(
 ) -> Guarantee:
     """Return what a write does when it is repeated.
 
-    Args:
-        source: The connector, as ``format()`` names it, in lower case.
-        mode: ``append``, ``overwrite``, ``ignore`` or ``error``.
-        options: Its options, with names in lower case.
-        columns: Of the rows, in lower case.
-        declared: The table's key, as its author says: none in it: it appends. None: nothing was said.
-
+    ``source``: the connector, as ``format()`` names it, in lower case. ``mode``: ``append``, ``overwrite``, ``ignore`` or
+    ``error``. ``options``: its options, with names in lower case. ``columns``: of the rows, in lower case. ``declared``: the
+    table's key, as its author says: none in it: it appends. None: nothing was said.
     """
     if declared is not None:
         remedy = "Give the connector a key that identifies a row, and declare it: --keys table=column"

@@ -25,16 +25,9 @@ def rows_of_files(
 ) -> Rows | None:
     """Return the rows of a file, or of those in a folder; None: there is none.
 
-    Args:
-        path: As the user's code names it.
-        source: The format.
-        options: With names in lower case.
-        schema: That the reader is given, or None.
-        place: ``file:line`` of the user's code.
-
-    Raises:
-        CannotFollowError: If an option, or the format without a schema, is not followed.
-
+    ``path``: as the user's code names it. ``source``: the format. ``options``: with names in lower case. ``schema``: that the
+    reader is given, or None. ``place``: ``file:line`` of the user's code. Raise `CannotFollowError` if an option, or the format
+    without a schema, is not followed.
     """
     key = repr((path, source, sorted(options.items()), schema))
     files = _files(Path(path.removeprefix("file://").removeprefix("file:")))

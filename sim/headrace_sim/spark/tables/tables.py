@@ -102,13 +102,9 @@ def _there(versions: Mapping[str, TableVersion]) -> dict[str, TableVersion]:
 class Tables:
     """The tables that a job writes and reads.
 
-    Args:
-        probe: Where effects are noted; None: of a script that has started no query yet.
-        keys: The columns by which an unknown connector writes, by table, as the author says.
-        settings: Returns a setting of the session, or None.
-        frame_of: Runs a plan.
-        before: What is there to begin with, by name. Without a probe, it is changed.
-
+    ``probe``: where effects are noted; None: of a script that has started no query yet. ``keys``: the columns by which an
+    unknown connector writes, by table, as the author says. ``settings``: returns a setting of the session, or None.
+    ``frame_of``: runs a plan. ``before``: what is there to begin with, by name. Without a probe, it is changed.
     """
 
     def __init__(
@@ -144,13 +140,8 @@ class Tables:
     def read(self, name: str, known: t.StructType | None = None) -> Rows:
         """Return the rows of a table.
 
-        Args:
-            name: Its own, or the path that it was written to.
-            known: Its schema where it is there before the job. None: it is not.
-
-        Raises:
-            UnknownTableError: There is none.
-
+        ``name``: its own, or the path that it was written to. ``known``: its schema where it is there before the job. None: it
+        is not. Raise `UnknownTableError` if there is none.
         """
         target = self._target(name)
         version = self.versions().get(target)
