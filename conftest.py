@@ -29,7 +29,7 @@ LONGEST = (
     "tests/cli/test_verify_spark.py",
     "tests/properties/sinks/test_baseline.py",
     "tests/sim/spark/test_foreach_writers.py",
-    "tests/properties/sinks/test_sinks.py",
+    "tests/properties/sinks/test_sink_check.py",
     "tests/properties/sinks/test_table_sinks.py",
     "tests/cli/test_verify.py",
     "tests/properties/search/test_exhaustive_search.py",

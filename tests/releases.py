@@ -57,7 +57,7 @@ DIFFERENCES = (
     ),
     Difference(
         (4, 0),
-        r"sim/spark/client/test_stand_ins\.py::.*_hides_what_it_misses",
+        r"sim/spark/client/test_sessions\.py::.*_hides_what_it_misses",
         "there is no GroupedData.applyInArrow",
     ),
     Difference(

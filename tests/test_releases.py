@@ -15,7 +15,7 @@ LACKS = "E   AttributeError: 'GroupedData' object has no attribute 'transformWit
         (STATEFUL, (4, 1), LACKS, None),
         (STATEFUL, (4, 0), "E   assert 1 == 2", None),
         (STATEFUL, (4, 0), "", None),
-        ("tests/properties/sinks/test_sinks.py::test_sink", (4, 0), LACKS, None),
+        ("tests/properties/sinks/test_sink_check.py::test_sink", (4, 0), LACKS, None),
         (
             "tests/sim/spark/columns/test_values.py::test_key_that_spark[array-x]",
             (4, 1),

@@ -12,7 +12,7 @@ from headrace_cli.commands.verify import app
 from headrace_cli.options.heeded import refuse_unheeded_options
 from headrace_properties.target_kinds import OPTIONS, REPLAY_OPTIONS, SearchKind, TargetKind
 from tests.cli.rig import VIEWS, Run, save_zombie
-from tests.properties.test_fixture_arguments import SAMPLES as ARGUMENTS
+from tests.properties.test_verify_arguments import SAMPLES as ARGUMENTS
 
 KINDS = (
     VIEWS

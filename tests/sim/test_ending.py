@@ -21,7 +21,7 @@ from headrace_sim import Cluster, ClusterOptions, Constant, FeedBuilder, simulat
 from headrace_sim.faults import DropMessages
 from tests.sim.disturbances import AT, COUNTER
 from tests.sim.rig import CHECKED, assert_as_reference, assert_sound, finished, letters, mail, owner
-from tests.sim.test_unsent_messages import SENT, SOON, arrivals
+from tests.sim.wires.test_departures import SENT, SOON, arrivals
 
 
 def at_rest() -> Cluster:

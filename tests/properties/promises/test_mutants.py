@@ -17,8 +17,8 @@ from headrace_properties.promises.world import RowView, World
 from headrace_properties.verdict import Holds
 from tests.properties.promises import test_kinds as kinds
 from tests.properties.promises import test_linearizability as lin
+from tests.properties.promises import test_promise_errors as wrong
 from tests.properties.promises import test_ready_made as ready
-from tests.properties.promises import test_wrong_promises as wrong
 
 Patch = pytest.MonkeyPatch
 Mutant = tuple[Callable[[Patch], None], Callable[[], None]]

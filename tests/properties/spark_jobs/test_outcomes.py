@@ -38,7 +38,7 @@ def test_mistake_is_found_with_its_cause(name: str) -> None:
 
 
 _LONG = ("append sink without batch id", "sink with two non-atomic writes")
-"""Each fails for a sink, of which `tests/properties/sinks/test_sinks.py` tries many by day."""
+"""Each fails for a sink, of which `tests/properties/sinks/test_sink_check.py` tries many by day."""
 
 
 @pytest.mark.parametrize(

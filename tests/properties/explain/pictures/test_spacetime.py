@@ -1,6 +1,6 @@
 """The page of a space-time diagram: one file, whole, with the facts in it as data.
 
-What it draws, `tests/cli/test_pictures_browser.py` looks at.
+What it draws, `tests/cli/test_pictures.py` looks at.
 """
 
 import json

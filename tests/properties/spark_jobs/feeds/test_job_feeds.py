@@ -430,7 +430,7 @@ def test_sink_that_fails_is_drawn_for_up_to_there() -> None:
 
 
 def test_rows_follow_from_the_seed_in_every_process() -> None:
-    code = "from tests.properties.spark_jobs.test_drawn_for_jobs import *; print([rows_of(build) for build in JOBS])"
+    code = "from tests.properties.spark_jobs.feeds.test_job_feeds import *; print([rows_of(build) for build in JOBS])"
     number = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     environment = os.environ | {"PYTHONHASHSEED": number, "PYTHONPATH": os.pathsep.join(sys.path)}
     elsewhere = subprocess.run(

@@ -71,7 +71,7 @@ def test_a_promise_that_changes_its_arguments_is_detected(promise: Any, what: st
         told().judge(promise)
     assert error.value.kind == "changes"
     assert what in str(error.value)
-    assert error.value.where.startswith("test_wrong_promises.py, line ")
+    assert error.value.where.startswith("test_promise_errors.py, line ")
 
 
 def test_no_promise_can_mislead_another() -> None:
@@ -105,7 +105,7 @@ def test_a_raising_promise_is_reported_with_error_and_place(check: Any, error: s
     with pytest.raises(PromiseError, match=error) as raised:
         told().judge(at_end(check))
     assert raised.value.kind == "raises"
-    assert "at test_wrong_promises.py, line" in str(raised.value)
+    assert "at test_promise_errors.py, line" in str(raised.value)
 
 
 def test_a_promise_that_never_returns_is_stopped_and_the_timer_of_others_is_kept() -> None:
@@ -138,7 +138,7 @@ def test_a_ready_made_promise_is_named_by_the_line_that_asks_for_it() -> None:
     here = inspect.currentframe()
     assert here is not None
     promises = [in_order("told", by=len), bounded_state("accounts")]
-    assert {promise.where for promise in promises} == {f"test_wrong_promises.py, line {here.f_lineno - 1}"}
+    assert {promise.where for promise in promises} == {f"test_promise_errors.py, line {here.f_lineno - 1}"}
 
 
 @pytest.mark.parametrize("decorate", [never, sometimes, eventually(within_us=1)])

@@ -62,7 +62,7 @@ def test_everything_that_goes_into_a_run_changes_it() -> None:
 
 PROGRAM = """
 from headrace_scenarios import zeitgeist
-from tests.sim.test_determinism import zeitgeist_run
+from tests.sim.test_simulation import zeitgeist_run
 for pipeline in (zeitgeist.pipeline, zeitgeist.weak_pipeline):
     print(zeitgeist_run(pipeline).digest())
 """

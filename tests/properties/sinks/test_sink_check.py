@@ -320,7 +320,7 @@ def test_nothing_outside_the_trial_is_accessed(reach: Callable[[], Any], told: s
     with pytest.raises(UnfollowableSinkError) as caught:
         _check(sink)
     assert told in str(caught.value)
-    assert "test_sinks.py:" in str(caught.value)
+    assert "test_sink_check.py:" in str(caught.value)
     assert not OUTSIDE.exists()
 
 
@@ -355,14 +355,15 @@ def test_library_that_python_sees_nothing_of_changes_no_file_outside_the_trial(t
 
 def test_call_that_is_not_simulated_ends_the_check() -> None:
     with pytest.raises(
-        UnfollowableSinkError, match=r"test_sinks.py:\d+: cannot follow spark.sql\('MERGE INTO t'\)"
+        UnfollowableSinkError, match=r"test_sink_check.py:\d+: cannot follow spark.sql\('MERGE INTO t'\)"
     ):
         _check(lambda df, batch_id: df.sparkSession.sql("MERGE INTO t"))
 
 
 def test_sink_that_fails_undisturbed_is_reported_with_its_line() -> None:
     with pytest.raises(
-        SinkFailsError, match=r"test_sinks.py:\d+: the sink fails on batch 0, undisturbed: ZeroDivisionError"
+        SinkFailsError,
+        match=r"test_sink_check.py:\d+: the sink fails on batch 0, undisturbed: ZeroDivisionError",
     ):
         _check(lambda df, batch_id: 1 / 0)
     with pytest.raises(

@@ -74,7 +74,7 @@ def test_query_over_a_stream_that_is_not_understood_is_refused_with_its_place(te
 
     with pytest.raises(
         CannotFollowError,
-        match=r"test_sql_queries.py:\d+: cannot follow (this query in spark.sql\(\) of a stream|spark.sql\('SELECT)",
+        match=r"test_sql.py:\d+: cannot follow (this query in spark.sql\(\) of a stream|spark.sql\('SELECT)",
     ):
         record(built, "word STRING")
 

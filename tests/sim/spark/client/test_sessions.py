@@ -113,7 +113,7 @@ def _asks_java(df: Any, _batch_id: int) -> None:
 
 @pytest.mark.parametrize("function", [_misses_ours, _hides_what_it_misses, _asks_java])
 def test_what_a_stand_in_lacks_is_not_the_users_error(function: Callable[[Any, int], Any]) -> None:
-    with pytest.raises(UnfollowableSinkError, match=r"test_stand_ins.py:\d+: cannot follow"):
+    with pytest.raises(UnfollowableSinkError, match=r"test_sessions.py:\d+: cannot follow"):
         _checked(function)
 
 
@@ -236,7 +236,7 @@ def test_setting_that_is_not_known_is_refused() -> None:
     def build(spark: Any) -> None:
         spark.conf.get("spark.sql.files.maxPartitionBytes")
 
-    with pytest.raises(CannotFollowError, match=r"test_stand_ins.py:\d+: cannot follow spark.conf.get"):
+    with pytest.raises(CannotFollowError, match=r"test_sessions.py:\d+: cannot follow spark.conf.get"):
         record(build)
 
 
