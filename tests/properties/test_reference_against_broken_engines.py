@@ -1,6 +1,6 @@
 """The reference against a broken engine: a bug in how user code is run shows, since the reference does not repeat it.
 
-Each row breaks one thing in the modules of the engine that hosts, workers and injectors share (`headrace.worker.running`,
+Each row breaks one thing in the modules of the engine that hosts, workers and injectors share (`headrace.worker.hooks`,
 `headrace.delivery.addressing`, `Context`, `Rules`). Without any fault, the cluster then differs from the reference.
 """
 
@@ -17,7 +17,7 @@ from headrace.delivery import addressing
 from headrace.delivery.deployed import Deployed
 from headrace.rules import Rules
 from headrace.wire.rows import StoredTimer
-from headrace.worker import running
+from headrace.worker import hooks
 from headrace_properties.reference import Emitted, RunResult, run_reference
 from headrace_properties.results import result_of
 from headrace_sim import Feed, FeedBuilder, simulate
@@ -137,10 +137,10 @@ BREAKS: dict[str, Break] = {
         Deployed, "consumers", lambda self, stream: self.pipeline.consumers(stream)[:1]
     ),
     "a timer stamps with the watermark": replaced(
-        running, "stamp_of", lambda timer, low_watermark: low_watermark
+        hooks, "stamp_of", lambda timer, low_watermark: low_watermark
     ),
     "a wall timer stamps with what set it": replaced(
-        running, "stamp_of", lambda timer, low_watermark: timer.set_at if timer.held is None else timer.held
+        hooks, "stamp_of", lambda timer, low_watermark: timer.set_at if timer.held is None else timer.held
     ),
     "timers fire in reverse order of their tags": replaced(
         StoredTimer,
@@ -150,7 +150,7 @@ BREAKS: dict[str, Break] = {
     "a timer set after its time overtakes those that are due": replaced(
         Rules, "due", lambda self, timestamp, now: timestamp
     ),
-    "a late record is said to be on time": replaced(running, "Record", never_late),
+    "a late record is said to be on time": replaced(hooks, "Record", never_late),
     "a cancelled timer fires": replaced(Context, "cancel_timer", lambda self, tag: None),
     "a timer that is set again does not move": replaced(
         Context, "_set", lambda self, request: self.timers.setdefault(request.tag, request)

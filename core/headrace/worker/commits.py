@@ -20,7 +20,7 @@ from headrace.wire import messages as m
 from headrace.wire.effects import Halt
 from headrace.wire.rows import Production, RowImage, Version
 from headrace.worker.cache import CachedRow
-from headrace.worker.running import MOST_IN_STEP, StepRun, StepSettings
+from headrace.worker.running import MOST_IN_STEP, StepOutcome, StepRun, StepSettings, StepView
 from headrace.worker.sending import Sending
 from headrace.worker.slot import KeySlot
 from headrace.worker.soft_state import SoftState
@@ -53,7 +53,7 @@ class Commits:
     __slots__ = (
         "_acks_after", "_acks_first", "_awaits", "_committable", "_delivered", "_delivered_since", "_failures",
         "_linger_until", "_locks_key", "_most_writes", "_needs_write", "_next_number", "_on_refused", "_ready",
-        "_resting", "_rules", "_run_class", "_sends_after", "_sends_first", "_setting", "_stragglers", "_strong", "_writes",
+        "_resting", "_rules", "_run_class", "_sends_after", "_sends_first", "_settings", "_stragglers", "_strong", "_writes",
         "_written", "batch", "pace", "restores_read", "sending", "shared", "soft",
     )  # fmt: skip
 
@@ -76,7 +76,7 @@ class Commits:
         self._acks_first = Act.ACK in order[run:commit]
         self._acks_after, self._sends_after = Act.ACK in order[commit:], Act.SEND in order[commit:]
         most = min(options.commit_batch, MOST_IN_STEP)
-        self._setting = StepSettings(
+        self._settings = StepSettings(
             rules, shared.address, most, options.user_code_attempts, shared.history.keeps
         )
         self._run_class = shared.part(StepRun)
@@ -150,28 +150,30 @@ class Commits:
         slot.busy = self._locks_key
         run = self.prepare(now, slot, shares=self.soft.where.spec.share_state)
         run.run()
-        if run.failed and run.shares:
+        if run.outcome.failed and run.view.shares:
             run = self.prepare(now, slot)
             run.run()
-        count = len(run.arrivals) + len(run.fired)
-        self._take(run, count)
+        outcome = run.outcome
+        count = len(outcome.arrivals) + len(outcome.fired)
+        self._take(slot, outcome, count)
         if count:
-            self.ran(now, KeyStep(slot, run.version, run))
-        elif not run.failed:
+            self.ran(now, KeyStep(slot, run.view.version, outcome))
+        elif not outcome.failed:
             self.soft.release(slot)
-        elif run.error is None:
+        elif outcome.error is None:
             rested_us = now + self.shared.options.user_code_retry_us
             self._resting.append((rested_us, slot))
             self.shared.wake_at(rested_us)
 
     def prepare(self, now: int, slot: KeySlot, *, shares: bool = False) -> StepRun:
-        """Prepare the next run of a key: all that it is given. ``shares``: see `StepRun`."""
+        """Prepare the next run of a key. ``shares``: see `StepView`."""
         soft = self.soft
         version = Version(soft.sequencer, self.take_number())
-        return self._run_class(
-            self._setting, soft.where, slot, version, soft.timer_watermark, soft.horizon, soft.accounts.horizon,
-            now, self.shared.history.at_us, self._failures, slot.due, shares,
+        view = StepView(
+            soft.where, slot, version, soft.timer_watermark, soft.horizon, soft.accounts.horizon, now,
+            self.shared.history.at_us, shares,
         )  # fmt: skip
+        return self._run_class(self._settings, view, StepOutcome(self._failures, slot.due))
 
     def take_number(self) -> int:
         """Number the next version of a row."""
@@ -179,36 +181,36 @@ class Commits:
         self._next_number = number + 1
         return number
 
-    def _take(self, run: StepRun, count: int) -> None:
+    def _take(self, slot: KeySlot, outcome: StepOutcome, count: int) -> None:
         """Note what ran, whether or not it will be committed; ``count``: how many inputs it consumed."""
-        soft, shared, slot = self.soft, self.shared, run.slot
-        runs = count + run.failed
+        soft, shared = self.soft, self.shared
+        runs = count + outcome.failed
         shared.runs += runs
         soft.load.records += count
         shared.uncharged.extend([soft.load] * runs)
         if slot.due:
-            slot.due = run.due
+            slot.due = outcome.due
         if slot.queue:
-            del slot.queue[: len(run.arrivals) + run.dropped]
-        self._failures = run.failures
-        for event in run.events:
+            del slot.queue[: len(outcome.arrivals) + outcome.dropped]
+        self._failures = outcome.failures
+        for event in outcome.events:
             shared.history.record(event)
             if type(event) is DuplicateDropped:
                 arrival = soft.in_progress.pop(event.record_id)
                 if self._rules.acks_duplicate():
                     self.sending.ack(arrival.sender, [event.record_id])
-        if run.error is not None:
-            shared.effects.append(Halt(run.error))
+        if outcome.error is not None:
+            shared.effects.append(Halt(outcome.error))
 
     def ran(self, now: int, step: KeyStep) -> None:
         """User code has run for a step: send what it made, or commit it first."""
-        if step.run.origins and self._strong:
+        if step.outcome.origins and self._strong:
             hold = self.soft.accounts.hold_origin
-            step.held_origins = tuple([origin for origin in step.run.origins if hold(origin)])
+            step.held_origins = tuple([origin for origin in step.outcome.origins if hold(origin)])
         if self._sends_first:
             self._send_first(now, step)
         else:
-            step.checkpoints = step.run.productions
+            step.checkpoints = step.outcome.productions
             self.complete(step)
 
     def _read(self, now: int, slot: KeySlot) -> None:
@@ -232,7 +234,7 @@ class Commits:
 
     def _send_first(self, now: int, step: KeyStep) -> None:
         """Send productions before anything is committed (6.1.3)."""
-        for production in step.run.productions:
+        for production in step.outcome.productions:
             # Without exactly-once a step is run again; what it made may be on its way as a checkpoint, as good as ACKed.
             if not self.sending.is_checkpointed(production):
                 step.holders += (self.sending.send_or_share(now, production, step.slot, step),)
@@ -307,9 +309,9 @@ class Commits:
         """Commit the next steps, with the deletions that have come up meanwhile."""
         to_write, to_skip = [], []
         for step in self._next_batch():
-            run = step.run
-            changed = bool(run.touched or step.checkpoints or run.fired)
-            if self._needs_write(changed, self.soft.exactly_once, bool(run.arrivals)):
+            outcome = step.outcome
+            changed = bool(outcome.touched or step.checkpoints or outcome.fired)
+            if self._needs_write(changed, self.soft.exactly_once, bool(outcome.arrivals)):
                 step.advance(_WRITE)
                 to_write.append(step)
             else:
@@ -348,7 +350,7 @@ class Commits:
         committable, room = self._committable, self.batch
         steps: list[KeyStep] = []
         for step in committable:
-            room -= len(step.run.arrivals) + len(step.run.fired)
+            room -= len(step.outcome.arrivals) + len(step.outcome.fired)
             if room < 0 and steps:
                 break
             steps.append(step)
@@ -375,7 +377,7 @@ class Commits:
         for step in steps:
             slot = step.slot
             if self._sends_after:
-                for production in step.run.productions:
+                for production in step.outcome.productions:
                     sending.send(now, production, slot)
             elif step.holders:
                 self._settle_holders(now, step)

@@ -77,7 +77,7 @@ class Sending:
     def unacked(self, step: KeyStep) -> tuple[Production, ...]:
         """The productions that a step waits for."""
         find = self._shared.outbox.find
-        pending = [find(made.consumer, made.record_id) for made in step.run.productions]
+        pending = [find(made.consumer, made.record_id) for made in step.outcome.productions]
         return tuple(
             [entry.production for entry in pending if entry is not None and entry.holder.of(step) is not None]
         )
@@ -111,7 +111,7 @@ class Sending:
         """ACK the senders of what the steps consumed, with one message each."""
         acks: dict[str, list[str]] = {}
         for step in steps:
-            for arrival in step.run.arrivals:
+            for arrival in step.outcome.arrivals:
                 record_id, sender = arrival.production.record_id, arrival.sender
                 if sender in acks:
                     acks[sender].append(record_id)

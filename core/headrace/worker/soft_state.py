@@ -133,12 +133,12 @@ class SoftState:
 
     def adopt(self, now: int, step: KeyStep) -> None:
         """Bring a key up to what its row now is."""
-        slot, run = step.slot, step.run
-        row, arrivals = slot.row, run.arrivals
-        assert row is not None or not (arrivals or run.fired), "a locked key lost its row"
+        slot, outcome = step.slot, step.outcome
+        row, arrivals = slot.row, outcome.arrivals
+        assert row is not None or not (arrivals or outcome.fired), "a locked key lost its row"
         if row is not None:
-            if run.state_after is not None:
-                row.state = compact(run.state_after)
+            if outcome.state_after is not None:
+                row.state = compact(outcome.state_after)
             if arrivals and self.exactly_once:
                 if type(row.seen) is not dict:
                     row.seen = {}
@@ -146,9 +146,9 @@ class SoftState:
                 for arrival in arrivals:
                     production = arrival.production
                     seen[production.record_id] = production.origin
-        if run.hold is not None:
-            self.accounts.set_hold(slot, run.hold)
-        if run.fired or run.changes:
+        if outcome.hold is not None:
+            self.accounts.set_hold(slot, outcome.hold)
+        if outcome.fired or outcome.changes:
             self._adopt_timers(now, step)
         for arrival in arrivals:
             del self.in_progress[arrival.production.record_id]
@@ -156,11 +156,11 @@ class SoftState:
     def _adopt_timers(self, now: int, step: KeyStep) -> None:
         slot, accounts = step.slot, self.accounts
         timers = slot.timers if slot.timers is not None else {}
-        for timer in step.run.fired:
+        for timer in step.outcome.fired:
             live = timers.get(timer.tag)
             if live is not None and live.timer.set_by == timer.set_by:
                 accounts.remove_timer(timers.pop(timer.tag))
-        for tag, changed in step.run.changes.items():
+        for tag, changed in step.outcome.changes.items():
             before = timers.pop(tag, None)
             if before is not None:
                 accounts.remove_timer(before)
@@ -176,7 +176,7 @@ class SoftState:
         prints: list[int] = []
         newest_origin = MIN_TIME
         for step in steps:
-            for arrival in step.run.arrivals:
+            for arrival in step.outcome.arrivals:
                 prints.append(arrival.print)
                 origin = arrival.production.origin
                 if origin > newest_origin:  # noqa: PLR1730  a call of max() for each record

@@ -12,7 +12,7 @@ What is built for each record is a struct: like a class with slots, but built se
 import msgspec
 
 from headrace.wire.rows import Production, RowDelta, StoredTimer, Version
-from headrace.worker.running import StepRun
+from headrace.worker.running import StepOutcome
 from headrace.worker.slot import KeySlot
 from headrace.worker.states import STEP, StepInput, StepState
 
@@ -26,7 +26,7 @@ class KeyStep(msgspec.Struct, eq=False):
     Attributes:
         slot: the key.
         version: that its write gives the row.
-        run: what user code did.
+        outcome: what user code did.
         state: where it is.
         checkpoints: productions that its write makes durable.
         waiting: how many of the productions that it has sent are not ACKed.
@@ -36,7 +36,7 @@ class KeyStep(msgspec.Struct, eq=False):
 
     slot: KeySlot
     version: Version
-    run: StepRun
+    outcome: StepOutcome
     state: StepState = StepState.RUNNING
     checkpoints: tuple[Production, ...] = ()
     waiting: int = 0
@@ -52,20 +52,20 @@ class KeyStep(msgspec.Struct, eq=False):
 
     def delta(self, *, remember: bool) -> RowDelta:
         """All of it as one delta; ``remember``: with the ids of its records (exactly-once)."""
-        run = self.run
-        changes = run.changes
+        outcome = self.outcome
+        changes = outcome.changes
         set_timers: tuple[StoredTimer, ...] = ()
         cancelled: tuple[str, ...] = ()
         seen: tuple[tuple[str, int], ...] = ()
         if changes:
             set_timers = tuple([timer for timer in changes.values() if timer is not None])
             cancelled = tuple([tag for tag, timer in changes.items() if timer is None])
-        if remember and run.arrivals:
+        if remember and outcome.arrivals:
             seen = tuple(
-                [(arrival.production.record_id, arrival.production.origin) for arrival in run.arrivals]
+                [(arrival.production.record_id, arrival.production.origin) for arrival in outcome.arrivals]
             )
         return RowDelta(
-            self.slot.key, self.version.number, run.state_after, run.hold, set_timers, cancelled, run.fired, seen,
+            self.slot.key, self.version.number, outcome.state_after, outcome.hold, set_timers, cancelled, outcome.fired, seen,
             self.checkpoints,
         )  # fmt: skip
 

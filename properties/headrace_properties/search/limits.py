@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 
 from headrace import format_time
-from headrace.worker.running import run_record, run_timer
+from headrace.worker.hooks import run_record, run_timer
 from headrace_properties.reference import run_step
 from headrace_properties.user_frames import Place, is_users_file, place_in
 from headrace_sim.hosting.host import Host

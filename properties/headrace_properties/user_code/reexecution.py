@@ -14,7 +14,7 @@ from headrace.api.specs import OUTSIDE
 from headrace.delivery.deployed import Deployed
 from headrace.history import Applied, DeadLettered, Event, Executed, Injected
 from headrace.wire.rows import Production
-from headrace.worker.running import run_record, run_timer
+from headrace.worker.hooks import run_record, run_timer
 from headrace_properties.user_code.comparison import leveled_value
 from headrace_properties.user_code.hosting import with_code_for_each_call
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated

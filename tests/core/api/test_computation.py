@@ -29,7 +29,7 @@ from headrace.rules import RULES
 from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import Assignment, Table
 from headrace.wire.rows import Production, StoredTimer, Version
-from headrace.worker.running import (
+from headrace.worker.hooks import (
     dead_letter,
     run_record,
     run_timer,

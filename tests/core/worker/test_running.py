@@ -18,7 +18,7 @@ from headrace.rules import RULES
 from headrace.wire.effects import Effect, Halt
 from headrace.wire.rows import StoredTimer, Version
 from headrace.worker.cache import CachedRow
-from headrace.worker.running import StepRun, StepSettings
+from headrace.worker.running import StepOutcome, StepRun, StepSettings, StepView
 from headrace.worker.slot import KeySlot, LiveTimer, QueuedDelivery
 from tests.core.driver import QUIET, WORKER, Rig, Scripted, click, count, counter, result
 
@@ -43,11 +43,9 @@ def prepared(
     """A run at watermark 20 and true time 7 that nothing came of so far."""
     codec = TypedCodec(dict[str, int]) if typed else None
     interval = Rig(counter(computation, state_codec=codec)).interval
-    setting = StepSettings(RULES, WORKER, 8, attempts, keeps=True)
-    before = {"r1": failures} if failures else {}
-    return StepRun(
-        setting, interval.soft.where, slot, Version(1, 4), 20, 5, 6, 30, 7, before, slot.due, shares
-    )
+    settings = StepSettings(RULES, WORKER, 8, attempts, keeps=True)
+    view = StepView(interval.soft.where, slot, Version(1, 4), 20, 5, 6, 30, 7, shares)
+    return StepRun(settings, view, StepOutcome({"r1": failures} if failures else {}, slot.due))
 
 
 def a_key() -> KeySlot:
@@ -60,12 +58,8 @@ def a_key() -> KeySlot:
     return KeySlot("dog", row, due=True, queue=waiting, timers={"t": LiveTimer(timer, True, False)})  # noqa: FBT003
 
 
-def outcome(run: StepRun) -> dict[str, Any]:
-    return {
-        name: getattr(run, name)
-        for name in msgspec.structs.asdict(run)
-        if name not in ("where", "slot", "setting")
-    }
+def fields(run: StepRun) -> dict[str, Any]:
+    return {"emitted": run.emitted, **msgspec.structs.asdict(run.outcome)}
 
 
 def test_a_run_lists_its_effects_in_order_and_changes_nothing() -> None:
@@ -73,12 +67,17 @@ def test_a_run_lists_its_effects_in_order_and_changes_nothing() -> None:
     waiting, timers, row = list(slot.queue or ()), dict(slot.timers or {}), slot.row
     run = prepared(Scripted(count, lambda context, _: context.produce("counts", "fired")), slot)
     run.run()
-    assert [arrival.production.record_id for arrival in run.arrivals] == ["r1", "r2"]
-    assert ([timer.tag for timer in run.fired], run.origins) == (["t"], (6,))
-    assert (run.dropped, run.due, run.failed, run.state_after) == (1, False, False, b'{"n":4}')
-    assert run.productions[1:] == (result("counter@1.4#1", 3), result("counter@1.4#2", 4))
-    assert [type(event) for event in run.events] == [Executed, Executed, DuplicateDropped, Executed]
-    assert {event.at_us for event in run.events} == {7}
+    assert [arrival.production.record_id for arrival in run.outcome.arrivals] == ["r1", "r2"]
+    assert ([timer.tag for timer in run.outcome.fired], run.outcome.origins) == (["t"], (6,))
+    assert (run.outcome.dropped, run.outcome.due, run.outcome.failed, run.outcome.state_after) == (
+        1,
+        False,
+        False,
+        b'{"n":4}',
+    )
+    assert run.outcome.productions[1:] == (result("counter@1.4#1", 3), result("counter@1.4#2", 4))
+    assert [type(event) for event in run.outcome.events] == [Executed, Executed, DuplicateDropped, Executed]
+    assert {event.at_us for event in run.outcome.events} == {7}
     assert (slot.queue, slot.timers, slot.row, slot.due) == (waiting, timers, row, True)
 
 
@@ -89,7 +88,7 @@ def test_the_same_run_again_does_the_same() -> None:
     ]
     for run in runs:
         run.run()
-    assert outcome(runs[0]) == outcome(runs[1])
+    assert fields(runs[0]) == fields(runs[1])
 
 
 @pytest.mark.parametrize(("failures", "final"), [(0, False), (1, False), (2, True)])
@@ -98,16 +97,18 @@ def test_a_failure_ends_the_step_and_the_last_one_is_an_error(failures: int, fin
         Scripted(fail), KeySlot("dog", CachedRow(), queue=[arrival("r1"), arrival("r2")]), failures=failures
     )
     run.run()
-    assert (run.failed, run.arrivals, run.productions) == (True, [], ())
-    assert run.failures == {"r1": failures + 1}
-    assert run.events == (UserCodeFailed(7, WORKER, "counter", "dog", "r1", failures + 1, "ValueError: no"),)
-    assert isinstance(run.error, UserCodeError) is final
+    assert (run.outcome.failed, run.outcome.arrivals, run.outcome.productions) == (True, [], ())
+    assert run.outcome.failures == {"r1": failures + 1}
+    assert run.outcome.events == (
+        UserCodeFailed(7, WORKER, "counter", "dog", "r1", failures + 1, "ValueError: no"),
+    )
+    assert isinstance(run.outcome.error, UserCodeError) is final
 
 
 def test_a_success_forgets_the_failures_before_it() -> None:
     run = prepared(Scripted(count), KeySlot("dog", CachedRow(), queue=[arrival("r1")]), failures=2)
     run.run()
-    assert (run.failures, run.failed) == ({}, False)
+    assert (run.outcome.failures, run.outcome.failed) == ({}, False)
 
 
 def test_our_own_error_is_final_at_once() -> None:
@@ -116,7 +117,7 @@ def test_our_own_error_is_final_at_once() -> None:
 
     run = prepared(Scripted(produce), KeySlot("dog", CachedRow(), queue=[arrival("r1")]))
     run.run()
-    assert isinstance(run.error, HeadraceError)
+    assert isinstance(run.outcome.error, HeadraceError)
 
 
 def test_each_record_of_a_step_gets_a_state_that_no_other_code_has() -> None:
@@ -133,7 +134,7 @@ def test_each_record_of_a_step_gets_a_state_that_no_other_code_has() -> None:
     queue = [arrival(record_id) for record_id in ("r1", "r2", "r3", "r4")]
     run = prepared(Scripted(count_and_keep), KeySlot("dog", CachedRow(b'{"n":2}'), queue=queue), typed=True)
     run.run()
-    assert (len(run.arrivals), run.state_after) == (4, b'{"n":5}')
+    assert (len(run.outcome.arrivals), run.outcome.state_after) == (4, b'{"n":5}')
     assert len({id(state) for state in kept}) == 3
 
 
@@ -153,7 +154,7 @@ def test_a_state_that_is_the_initial_one_again_is_made_anew() -> None:
     run = prepared(Making(forget), KeySlot("dog", CachedRow(b'{"n":2}'), queue=queue), typed=True)
     made.clear()
     run.run()
-    assert (len(run.arrivals), run.state_after, len(made)) == (2, b"", 1)
+    assert (len(run.outcome.arrivals), run.outcome.state_after, len(made)) == (2, b"", 1)
 
 
 def test_what_code_that_fails_did_to_the_state_is_forgotten() -> None:
@@ -165,7 +166,7 @@ def test_what_code_that_fails_did_to_the_state_is_forgotten() -> None:
     queue = [arrival("r1"), arrival("r2")]
     run = prepared(Scripted(change_and_fail), KeySlot("dog", CachedRow(), queue=queue), typed=True)
     run.run()
-    assert (run.failed, run.state_after, run.state_copy) == (True, b'{"n":1}', None)
+    assert (run.outcome.failed, run.outcome.state_after, run.state_copy) == (True, b'{"n":1}', None)
 
 
 # A state that the runs of a step share
@@ -220,17 +221,16 @@ def test_runs_that_share_a_state_do_what_runs_with_copies_do_or_do_not_count(
     deeds: list[str], before: bytes
 ) -> None:
     alone, together = told(deeds, before)
-    if together.failed:
-        assert alone.failed
+    if together.outcome.failed:
+        assert alone.outcome.failed
         return
-    if alone.failed:
+    if alone.outcome.failed:
         assert "does not fit" in deeds  # a state that is replaced before the step ends is not encoded
         return
-    differ = ("shares", "state_copy", "last", "state_after")
-    assert {name: value for name, value in outcome(together).items() if name not in differ} == {
-        name: value for name, value in outcome(alone).items() if name not in differ
-    }
-    assert together.state_after == (None if alone.state_after == before else alone.state_after)
+    assert {**fields(together), "state_after": None} == {**fields(alone), "state_after": None}
+    assert together.outcome.state_after == (
+        None if alone.outcome.state_after == before else alone.outcome.state_after
+    )
 
 
 def test_a_state_that_is_shared_is_decoded_and_encoded_once() -> None:
@@ -245,7 +245,7 @@ def test_a_state_that_is_shared_is_decoded_and_encoded_once() -> None:
         Scripted(keep), KeySlot("dog", CachedRow(b'{"n":2}'), queue=queue), typed=True, shares=True
     )
     run.run()
-    assert (len(run.arrivals), run.state_after) == (3, b'{"n":5}')
+    assert (len(run.outcome.arrivals), run.outcome.state_after) == (3, b'{"n":5}')
     assert states[0] is states[1] is states[2]
 
 

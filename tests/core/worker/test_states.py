@@ -41,7 +41,7 @@ def interval_moved(state: AssignmentState, input_: IntervalInput) -> AssignmentS
 
 
 def step_moved(state: StepState, input_: StepInput) -> StepState:
-    step = KeyStep(RUN.slot, RUN.version, RUN)
+    step = KeyStep(RUN.view.slot, RUN.view.version, RUN.outcome)
     step.state = state
     try:
         step.advance(input_)
@@ -116,7 +116,7 @@ def test_dropping_twice_is_dropping_once(input_: IntervalInput) -> None:
     "path", [STRONG, WEAK, WEAK_STRAGGLER, STATELESS], ids=["strong", "weak", "straggler", "stateless"]
 )
 def test_each_kind_of_step_reaches_its_end(path: tuple[StepInput, ...]) -> None:
-    step = KeyStep(RUN.slot, RUN.version, RUN)
+    step = KeyStep(RUN.view.slot, RUN.view.version, RUN.outcome)
     for input_ in path:
         assert step.state is not StepState.DONE
         step.advance(input_)

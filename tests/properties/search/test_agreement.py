@@ -86,9 +86,9 @@ def test_failures_of_what_has_been_done_are_noticed(monkeypatch: pytest.MonkeyPa
     note = StepRun._note_executed
 
     def keeping(run: StepRun, *given: Any, **more: Any) -> None:
-        before = run.failures
+        before = run.outcome.failures
         note(run, *given, **more)
-        run.failures = before
+        run.outcome.failures = before
 
     monkeypatch.setattr(StepRun, "_note_executed", keeping)
     assert "which have been done since" in _error("slips")

@@ -41,7 +41,7 @@ class IdsInNextWrite(InNextWrite):
 
     def left_out(self, step: KeyStep) -> Mapping[str, Any]:
         """All ids, and a write without any for a step that took none."""
-        arrivals = [arrival.production for arrival in step.run.arrivals]
+        arrivals = [arrival.production for arrival in step.outcome.arrivals]
         return {"seen": tuple((production.record_id, production.origin) for production in arrivals)}
 
 
@@ -68,9 +68,10 @@ class TellsAnotherTime(StepRun):
     def run_record(self, record: Production) -> bool:
         """Be two seconds ahead."""
         self.probe.note()
-        self.now += 2_000_000
+        sound = self.view
+        self.view = msgspec.structs.replace(sound, now=sound.now + 2_000_000)
         taken = super().run_record(record)
-        self.now -= 2_000_000
+        self.view = sound
         return taken
 
 

@@ -66,7 +66,7 @@ class TimersInNextWrite(InNextWrite):
 
     def left_out(self, step: KeyStep) -> Mapping[str, Any]:
         """The timers, if any."""
-        timers = tuple(timer for timer in step.run.changes.values() if timer is not None)
+        timers = tuple(timer for timer in step.outcome.changes.values() if timer is not None)
         return {"set_timers": timers} if timers else {}
 
 
@@ -77,7 +77,7 @@ class LetsGoWhenFired(Commits):
 
     def ran(self, now: int, step: KeyStep) -> None:
         """Let go of the timers that have fired."""
-        for timer in step.run.fired:
+        for timer in step.outcome.fired:
             live = (step.slot.timers or {}).get(timer.tag)
             if live is not None and live.holds_watermark and timer.held is not None:
                 self.probe.note()

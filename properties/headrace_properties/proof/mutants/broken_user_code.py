@@ -19,11 +19,11 @@ class DropsFailures(StepRun):
 
     def give_up(self, cause: StepCause, attempts: int, error: Exception) -> bool:
         """Leave no letter."""
-        made, emitted = self.productions, self.emitted
+        productions, emitted = self.outcome.productions, self.emitted
         given_up = super().give_up(cause, attempts, error)
         if given_up:
             self.probe.note()
-            self.productions, self.emitted = made, emitted
+            self.outcome.productions, self.emitted = productions, emitted
         return given_up
 
 
@@ -37,7 +37,8 @@ class GivesUpSilently(StepRun):
         given_up = super().give_up(cause, attempts, error)
         if given_up:
             self.probe.note()
-            self.events = tuple(event for event in self.events if not isinstance(event, DeadLettered))
+            events = self.outcome.events
+            self.outcome.events = tuple(event for event in events if not isinstance(event, DeadLettered))
         return given_up
 
 
@@ -48,7 +49,7 @@ class LeavesTraces(StepRun):
 
     def run_record(self, record: Production) -> bool:
         """Run it, twice if it is not alone."""
-        if self.arrivals:
+        if self.outcome.arrivals:
             self.probe.note()
             super().run_record(record)
         return super().run_record(record)
