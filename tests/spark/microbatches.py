@@ -9,19 +9,19 @@ from headrace.api.specs import OUTSIDE
 from headrace.history import Injected
 from headrace.injector.injection import productions_of
 from headrace.spark.hosting.chunks import NEVER, decode_header
-from headrace.spark.hosting.fused import (
+from headrace.spark.hosting.group_task import (
     HEADERS,
-    FusedTask,
+    GroupTask,
     bundle_rows,
-    bundled_images,
     decode_headers,
+    seed_rows,
     unbundled,
 )
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.history_sample import Sample, sample_of
 from headrace.spark.hosting.images import Image, encode_image, images_of, install
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import BatchContext, JobPlan, Splits, computation_of, limits_of
+from headrace.spark.hosting.layout import EVERYTHING, BatchContext, JobPlan, Splits, computation_of, limits_of
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
 from headrace.spark.hosting.processor import run_bounded
 from headrace.spark.runtime.event_time import END_MS, from_spark
@@ -150,13 +150,16 @@ class Query:
     def seed(self, plan: JobPlan, images: Mapping[str, Image]) -> None:
         """Begin a new checkpoint."""
         self.plan, self.stores, self.fused = plan, {}, FusedStore()
-        encoded = {group: encode_image(image) for group, image in images.items()}
         if plan.fused:
-            FusedTask(plan, self.fused).take(bundled_images(encoded)[1])
+            ((_, data),) = seed_rows(plan, images)
+            self._task().take(data)
             return
-        for group, image in encoded.items():
+        for group, image in images.items():
             self.stores[group] = Store()
-            install(image, self.stores[group])
+            install(encode_image(image), self.stores[group])
+
+    def _task(self) -> GroupTask:
+        return GroupTask(self.plan, self.fused, self.plan.hosted(0)[EVERYTHING])
 
     def headers(self) -> dict[str, bytes]:
         """The headers that are stored, by group."""
@@ -221,7 +224,7 @@ class Query:
     def _all_levels(self, post: Post, batch: BatchContext) -> Post:
         """Call one operator for all levels, as Spark does: for its rows, if any, and then for its timer if it was due."""
         due = self.fused.timer_ms is not None and self.fused.timer_ms <= self.watermark_ms
-        task, found = FusedTask(self.plan, self.fused), Post()
+        task, found = self._task(), Post()
         if post.parcels:
             rows = [bundle_rows(post).column("parcel")[0].as_py()]
             found.add(task.run(batch, unbundled(rows)))

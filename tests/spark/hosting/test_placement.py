@@ -40,17 +40,17 @@ def test_names_stay_as_they_are_because_state_is_stored_under_them() -> None:
     assert placed_groups("counter", 2, 0) == ("counter/0", "counter/1")
 
 
-@pytest.mark.parametrize("partitions", [0, 2])
-def test_a_directory_keeps_its_partitions_unless_an_earlier_version_noted_none_and_its_state_moves(
-    partitions: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("partitions", "layout"), [(0, "pipelined"), (2, "pipelined"), (2, "one variable")])
+def test_a_directory_keeps_its_partitions_unless_an_earlier_version_noted_none_and_old_state_moves(
+    partitions: int, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.spark.jobs.deployment_settings.most_partitions", lambda _spark: 4)
-    before = Shape("mail", 4, ["mail"], [["sorter"], ["counter"]], partitions=partitions)
+    before = Shape("mail", 4, ["mail"], [["sorter"], ["counter"]], partitions=partitions, layout=layout)
     none: Any = None
     settings = DeploymentSettings(none, Path(), Sinks({}), 4, None, None).placed(before)
     assert settings.partitions == (partitions or 4)
-    now = msgspec.structs.replace(before, partitions=settings.partitions)
-    assert needs_migration(before, now) is (partitions == 0)
+    now = msgspec.structs.replace(before, partitions=settings.partitions, layout="one variable")
+    assert needs_migration(before, now) is (layout == "pipelined")
 
 
 @given(intervals=st.integers(1, 300), most=st.integers(1, 300))

@@ -2,15 +2,17 @@
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from pickle import PicklingError
-from typing import NoReturn
+from typing import Any, NoReturn
 from unittest.mock import MagicMock
 
+import msgspec
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from headrace import SECOND, Computation, Context, Pipeline, Record
 from headrace.spark import (
@@ -25,8 +27,10 @@ from headrace.spark import (
     deploy,
     skip_record,
 )
+from headrace.spark.hosting.images import Image
 from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.processor import OperatorProcessor
+from headrace.spark.jobs.deployment_settings import shape_of_job
 
 
 class Counter(Computation):
@@ -201,17 +205,64 @@ def test_a_version_that_cannot_finish_what_the_one_before_has_begun_is_refused(
     assert job.values["counts"] == [1, 2]
 
 
+class TwoVariables(StatefulProcessor):
+    """Takes images of intervals as the version before did: headers and chunks are two variables."""
+
+    def __init__(self, plan: JobPlan, level: int, *, seeds: bool) -> None:
+        assert seeds
+        self._hosted = plan.hosted(level)
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._header = handle.getValueState("header", "data binary")
+        self._chunks = handle.getMapState("chunks", "number int", "data binary")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Any]:  # noqa: N802, N803  Spark's names
+        if key[0] not in self._hosted:
+            yield from rows
+            return
+        for row in rows:
+            for image in msgspec.msgpack.decode(row["parcel"], type=dict[str, bytes]).values():
+                header, chunks = msgspec.msgpack.decode(image, type=Image)
+                self._header.update((header,))
+                for number, chunk in chunks.items():
+                    self._chunks.updateValue((number,), (chunk,))
+
+
+@pytest.mark.spark
+def test_state_that_an_earlier_version_keeps_in_two_variables_is_read_and_moved(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(spark, tmp_path)
+    job.put(1)
+    with job.deploy(counter_last()) as running:
+        running.await_idle()
+    query = running._query
+    start = query._checked(query._settings, query.pipeline, query._inputs)
+    with monkeypatch.context() as before:
+        before.setattr("headrace.spark.jobs.migration.OperatorProcessor", TwoVariables)
+        replace(start, now=msgspec.structs.replace(start.now, layout="pipelined")).migrate()
+    assert shape_of_job(tmp_path / "job").layout == "pipelined"
+    row = JobState(spark, tmp_path / "job").row("counter", "anna")
+    assert row is not None
+    assert row.state == b"1"
+    job.put(2)
+    with job.deploy(counter_last()) as running:
+        running.await_idle()
+    assert shape_of_job(tmp_path / "job").layout == "one variable"
+    assert job.values == {"counts": [1, 2]}
+
+
 def test_a_timer_of_a_removed_computation_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark still calls for it, on the level where the relay is left."""
     plan = JobPlan(counter_first().without("counter"), intervals=2, partitions=2)
     monkeypatch.setattr("headrace.spark.hosting.processor.TaskContext", MagicMock())
     handle, times = MagicMock(), MagicMock()
-    handle.getValueState().get.return_value = None
+    handle.getMapState().getValue.return_value = None
     times.getCurrentWatermarkInMs.return_value = times.getCurrentProcessingTimeInMs.return_value = 5_000
     processor = OperatorProcessor(plan, 0)
     processor.init(handle)
     assert list(processor.handleExpiredTimer(("counter/0",), times, MagicMock())) == []
-    assert not handle.getValueState().update.called
+    assert not handle.getMapState().updateValue.called
 
 
 @pytest.mark.spark

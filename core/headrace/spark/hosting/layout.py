@@ -8,8 +8,9 @@ Rules of this file:
   split a group while a query runs, so the intervals must be of even size for any keys; within an interval keys keep their order.
   The hash is CRC-32, the same in every process. An interval that is hot all the same can be split at a restart of the job (7.1):
   each split moves the half of its keys that another bit of the hash says to an interval of the next number.
-* A group is an interval, ``computation/number`` and possibly a tail (`headrace.spark.hosting.placement`): its name, and so its
-  state, outlives changes to the rest of the pipeline. Outputs travel in separate groups, ``/number``, which have no state.
+* A group is an interval, ``computation/number`` and possibly a tail (`headrace.spark.hosting.placement`), unless one operator
+  hosts all: its name, and so its state, outlives changes to the rest of the pipeline. Outputs travel in separate groups,
+  ``/number``, which have no state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,9 @@ from headrace.spark.hosting.placement import placed_groups
 
 OUTSIDE_GROUPS = 8
 """Number of groups for outputs if the number of partitions is unknown: enough to keep a machine's cores busy."""
+
+EVERYTHING = ""
+"""Spark's name of the group of all intervals, if one operator hosts all levels."""
 
 _MOST_GROUPS = 1 << 24
 
@@ -49,7 +53,7 @@ class JobPlan:
         history: keys of which each operator also emits the History events; ``None``: no History.
         progress: each interval emits a `Tally` for each micro-batch that processes it.
         partitions: see `placed_groups`; above 0 only in jobs.
-        fused: one operator hosts all levels (see `headrace.spark.hosting.fused`); only with one partition.
+        fused: one operator hosts all levels (see `headrace.spark.hosting.group_task`); only with one partition.
         limits: skew limits of the injectors that have one, microseconds; none, if the input is bounded and so read in order.
         wake_until: number of the last micro-batch in which all intervals are called.
         splits: the intervals that were split.
@@ -103,6 +107,12 @@ class JobPlan:
         """Return the group for a record with this consumer and key."""
         groups, splits = self.groups[consumer], self.splits.get(consumer, ())
         return groups[interval_of(key, len(groups) - len(splits), splits)]
+
+    def hosted(self, level: int) -> dict[str, tuple[str, ...]]:
+        """Return the groups of a level's operator as Spark names them, each with its intervals, level by level."""
+        levels = self.levels if self.fused else self.levels[level : level + 1]
+        intervals = tuple(group for names in levels for name in names for group in self.groups[name])
+        return {EVERYTHING: intervals} if self.fused else {group: (group,) for group in intervals}
 
     def sequencer(self, group: str, batch: int) -> int:
         """Return the sequencer of a group in a micro-batch: unique, and greater in later batches."""

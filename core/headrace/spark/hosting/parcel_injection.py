@@ -22,7 +22,7 @@ from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.history import Injected
 from headrace.injector.injection import dead_letter, productions_of
 from headrace.spark.hosting.direct_injection import Lane, has_lane
-from headrace.spark.hosting.fused import bundle_rows
+from headrace.spark.hosting.group_task import bundle_rows
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.parcels import Batches, Post, parcel_rows

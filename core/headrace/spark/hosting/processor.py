@@ -1,8 +1,8 @@
-"""Levels of the pipeline as a stateful operator of Spark's (MillWheel 4.1, 7.1): a group is a key interval.
+"""Levels of the pipeline as a stateful operator of Spark's (MillWheel 4.1, 7.1).
 
-Rules of this file: parcels for later levels, or for the outside, pass through an operator without touching state; an operator has
-at most one Spark timer for each interval, and never reads another interval's state. Choice: Spark passes rows, not pandas
-frames, since a frame for each interval costs more than the interval itself in a small micro-batch.
+Rules of this file: parcels for later levels, or for the outside, pass through an operator without touching state.
+Choice: Spark passes rows, not pandas frames, since a frame for each interval costs more than the interval itself in a small
+micro-batch.
 """
 
 import time
@@ -14,7 +14,6 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import (
     ExpiredTimerInfo,
-    MapState,
     StatefulProcessor,
     StatefulProcessorHandle,
     TimerValues,
@@ -22,8 +21,7 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from headrace.api.time import MAX_TIME, MILLISECOND
 from headrace.spark.hosting.chunks import NEVER, Chunks, MemoryStore
-from headrace.spark.hosting.fused import EVERYTHING, FusedTask, unbundled
-from headrace.spark.hosting.images import install
+from headrace.spark.hosting.group_task import GroupTask, unbundled
 from headrace.spark.hosting.interval_task import run_interval
 from headrace.spark.hosting.layout import BatchContext, JobPlan, computation_of
 from headrace.spark.hosting.parcels import Parcel, Post, decode_parcel, parcel_rows
@@ -33,7 +31,7 @@ from headrace.spark.runtime.garbage_collection import collector_paused
 
 
 class OperatorProcessor(StatefulProcessor):
-    """Hosts the computations of one level, or of all of them (see `headrace.spark.hosting.fused`).
+    """Hosts the computations of one level, or of all of them.
 
     Args:
         plan: the layout of the pipeline.
@@ -43,13 +41,12 @@ class OperatorProcessor(StatefulProcessor):
 
     def __init__(self, plan: JobPlan, level: int, *, seeds: bool = False) -> None:
         self._plan, self._seeds = plan, seeds
-        groups = [group for name in plan.levels[level] for group in plan.groups[name]]
-        self._groups = frozenset([EVERYTHING] if plan.fused else groups)
-        self._task: FusedTask | None = None
+        self._hosted = plan.hosted(level)
+        self._tasks: dict[str, GroupTask] = {}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._store = _FusedStore(handle) if self._plan.fused else _SparkStore(handle)
+        self._state = _SparkState(handle)
 
     def handleInputRows(  # noqa: N802  Spark's name
         self,
@@ -59,16 +56,13 @@ class OperatorProcessor(StatefulProcessor):
     ) -> Iterator[Any]:
         """Process the parcels for a group, or take its images; pass on what is for another level."""
         group = str(key[0])
-        if group not in self._groups:
+        if group not in self._hosted:
             return rows
         if not self._seeds:
             return self._run(group, rows, timerValues)
         with noted():
             for row in rows:
-                if isinstance(self._store, _FusedStore):
-                    FusedTask(self._plan, self._store).take(row["parcel"])
-                else:
-                    install(row["parcel"], self._store)
+                self._task(group).take(row["parcel"])
         return iter(())
 
     def handleExpiredTimer(  # noqa: N802  Spark's name
@@ -79,102 +73,54 @@ class OperatorProcessor(StatefulProcessor):
     ) -> Iterator[Any]:
         """Process a group whose next timer Spark's watermark has reached, unless its computation was removed."""
         group = str(key[0])
-        return self._run(group, (), timerValues) if group in self._groups else iter(())
+        return self._run(group, (), timerValues) if group in self._hosted else iter(())
 
     def _run(self, group: str, rows: Iterable[Any], times: TimerValues) -> Iterator[Any]:
         with noted(), collector_paused():
-            post = self._process(group, rows, times)
+            post = self._process(group, (row["parcel"] for row in rows), times)
         for name, parcel in zip(*post.encoded(), strict=True):
             yield Row(group=name, parcel=parcel)
 
-    def _process(self, group: str, rows: Iterable[Any], times: TimerValues) -> Post:
-        plan, store = self._plan, self._store
-        store.watermark_ms = times.getCurrentWatermarkInMs()
+    def _process(self, group: str, data: Iterable[bytes], times: TimerValues) -> Post:
+        plan, watermark_ms = self._plan, times.getCurrentWatermarkInMs()
+        self._state.watermark_ms = watermark_ms
         number = plan.batches_before + int(TaskContext.get().getLocalProperty("streaming.sql.batchId") or 0)
         now_us = times.getCurrentProcessingTimeInMs() * MILLISECOND
-        batch = BatchContext(number, now_us, from_spark(store.watermark_ms))
-        parcels = (row["parcel"] for row in rows)
-        if isinstance(store, _FusedStore):
-            if self._task is None:
-                self._task = FusedTask(plan, store)
-            return self._task.run(batch, unbundled(parcels))
-        store.group = group
-        # The parcels have no name here, so they are freed before the garbage collector would scan their records.
-        return run_interval(plan, group, batch, [decode_parcel(data) for data in parcels], store)
+        batch = BatchContext(number, now_us, from_spark(watermark_ms))
+        parcels = unbundled(data) if plan.fused else {group: [decode_parcel(parcel) for parcel in data]}
+        return self._task(group).run(batch, parcels)
+
+    def _task(self, group: str) -> GroupTask:
+        if group not in self._tasks:
+            self._tasks[group] = GroupTask(self._plan, self._state, self._hosted[group])
+        return self._tasks[group]
 
 
-class _FusedStore:
-    """Spark's state store for all intervals: a `FusedState`."""
+class _SparkState:
+    """The state of the group that Spark has set: a `GroupState`."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
-        # One variable: Spark sets up each again in every task, which costs more than all calls of a small micro-batch.
         self._values = handle.getMapState("values", "group string, number int", "data binary")
         self.watermark_ms = 0
 
     def value(self, group: str, number: int) -> bytes | None:
-        return _data(self._values.getValue((group, number)))
+        value = self._values.getValue((group, number))
+        return None if value is None else bytes(value[0])
 
     def set_value(self, group: str, number: int, data: bytes | None) -> None:
-        _set(self._values, (group, number), data)
-
-    def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
-        _set_timer(self._handle, self.watermark_ms, before_ms, at_ms)
-
-
-def _set_timer(
-    handle: StatefulProcessorHandle, watermark_ms: int, before_ms: int | None, at_ms: int | None
-) -> None:
-    """Replace a timer. Spark removes timers that are already due."""
-    if before_ms is not None and before_ms > watermark_ms:
-        handle.deleteTimer(before_ms)
-    if at_ms is not None:
-        handle.registerTimer(at_ms)
-
-
-def _data(found: tuple[Any, ...] | None) -> bytes | None:
-    return None if found is None else bytes(found[0])
-
-
-def _set(values: MapState, key: tuple[Any, ...], data: bytes | None) -> None:
-    if data is None:
-        values.removeKey(key)
-    else:
-        values.updateValue(key, (data,))
-
-
-class _SparkStore:
-    """One interval's part of Spark's state store, that of the group that Spark has set: an `IntervalStore`."""
-
-    def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self._handle = handle
-        self._header = handle.getValueState("header", "data binary")
-        self._chunks = handle.getMapState("chunks", "number int", "data binary")
-        self._begun: set[str] = set()
-        self.group = ""
-        self.watermark_ms = 0
-
-    def is_begun(self) -> bool:
-        return self.group in self._begun
-
-    def header(self) -> bytes | None:
-        return _data(self._header.get())
-
-    def set_header(self, data: bytes | None) -> None:
         if data is None:
-            self._header.clear()
+            self._values.removeKey((group, number))
         else:
-            self._header.update((data,))
-        self._begun.add(self.group)
-
-    def chunk(self, number: int) -> bytes | None:
-        return _data(self._chunks.getValue((number,)))
-
-    def set_chunk(self, number: int, data: bytes | None) -> None:
-        _set(self._chunks, (number,), data)
+            self._values.updateValue((group, number), (data,))
 
     def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
-        _set_timer(self._handle, self.watermark_ms, before_ms, at_ms)
+        if (
+            before_ms is not None and before_ms > self.watermark_ms
+        ):  # Spark removes timers that are already due
+            self._handle.deleteTimer(before_ms)
+        if at_ms is not None:
+            self._handle.registerTimer(at_ms)
 
 
 def bounded(plan: JobPlan, level: int) -> Callable[[tuple[pa.Scalar], pa.Table], pa.Table]:

@@ -29,6 +29,8 @@ from headrace.spark.runtime.hadoop import Place, create_once, files_in, write
 from headrace.spark.runtime.spark_session import most_partitions
 from headrace.spark.sinks.job_sinks import Sinks
 
+_LAYOUT, _DIVIDED = "one variable", "pipelined"
+
 
 class Shape(msgspec.Struct, frozen=True):
     """The deployment that a directory was created for.
@@ -39,7 +41,8 @@ class Shape(msgspec.Struct, frozen=True):
         injectors: names, in order.
         stages: computations, level by level.
         place: path of the directory.
-        layout: how earlier versions ran it; this one only knows ``pipelined``.
+        layout: how its state is stored. Of ``pipelined``, as earlier versions began it, the operators of levels keep headers and
+            chunks in two variables.
         switches: switches of all computations ever deployed there (see `headrace.api.versions`).
         levels: levels of all computations ever deployed there.
         partitions: number of Spark's partitions, which the groups' names depend on; 0: an earlier version passed frames.
@@ -68,7 +71,7 @@ class Shape(msgspec.Struct, frozen=True):
     consumers: dict[str, list[str]] | None = None
     wake_until: int = -1
     splits: Splits = {}
-    layout: str = "pipelined"
+    layout: str = _LAYOUT
     sources: list[list[str]] | None = None
     checkpoint: str = "pipeline"
     batches_before: int = 0
@@ -79,6 +82,11 @@ class Shape(msgspec.Struct, frozen=True):
         if self.fused:
             return 0
         return len(self.stages) - 1 - self.known_levels()[computation]
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether the state is in two variables, as earlier versions began it: then it can be read, and moved."""
+        return self.layout == _DIVIDED and not self.fused
 
     @property
     def computations(self) -> list[str]:
@@ -152,7 +160,7 @@ def read_shape(directory: Place) -> Shape | None:
 def _check_version(directory: Place, shape: Shape) -> None:
     """Refuse what an earlier version has left that this one would not see."""
     left = ""
-    if shape.layout != "pipelined":
+    if shape.layout not in (_DIVIDED, _LAYOUT):
         left = f"is laid out as {shape.layout!r}, which this version does not run"
     elif shape.reshard is not None and not _is_taken(directory, shape.reshard):
         left = "has key intervals that an earlier version was still moving"

@@ -28,8 +28,8 @@ from pyspark.sql import DataFrame
 
 from headrace.api.pipeline import Pipeline
 from headrace.spark.host_errors import SparkHostError
-from headrace.spark.hosting.fused import bundled_images
-from headrace.spark.hosting.images import Image, encode_image, images_of
+from headrace.spark.hosting.group_task import seed_rows
+from headrace.spark.hosting.images import Image, images_of
 from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.parcels import PARCEL_SCHEMA
 from headrace.spark.hosting.processor import OperatorProcessor
@@ -56,7 +56,9 @@ _NOTHING_READ = "-"
 
 def needs_migration(before: Shape, now: Shape) -> bool:
     """Return whether a job's shape does not fit its checkpoint."""
-    if (before.intervals, before.splits) != (now.intervals, now.splits) or not before.partitions:
+    if (before.intervals, before.splits) != (now.intervals, now.splits):
+        return True
+    if before.is_divided:
         return True
     if before.injectors != now.injectors or before.own_sources not in (None, now.own_sources):
         return True
@@ -90,7 +92,7 @@ def check_at_rest(directory: Place, before: Shape) -> None:
     if not is_at_rest(checkpoint_of(directory, before)):
         problem = (
             f"the job in {str(directory)!r} stopped in the middle of its work, which the new version cannot finish: its "
-            "injectors or levels are others"
+            "injectors, levels or state are others"
         )
         remedy = "Deploy the version before once more with available_now=True and await_termination(), or use Deployment.change"
         raise SparkHostError(problem, remedy)
@@ -186,7 +188,7 @@ def _stored(
     for name in plan.pipeline.computations:
         if name in levels:
             operator = before.operator_of(name)
-            stored |= StoredState(settings.spark, old, operator, name, fused=before.fused).images()
+            stored |= StoredState(settings.spark, old, operator, name, divided=before.is_divided).images()
     return images_of(plan, stored, before.intervals, from_spark(metadata["batchWatermarkMs"]))
 
 
@@ -195,11 +197,11 @@ def _seed(
 ) -> None:
     """Have Spark make a checkpoint in which each interval has its image."""
     spark = settings.spark
-    encoded = {group: encode_image(image) for group, image in images.items()}
-    rows = [bundled_images(encoded)] if plan.fused else list(encoded.items())
     ticks = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=1, startTimestamp=0).load()
     ticks = ticks.withWatermark("timestamp", "0 seconds")
-    parcels = ticks.crossJoin(spark.createDataFrame(rows, PARCEL_SCHEMA)).select("group", "parcel")
+    parcels = ticks.crossJoin(spark.createDataFrame(seed_rows(plan, images), PARCEL_SCHEMA)).select(
+        "group", "parcel"
+    )
     for level in range(1 if plan.fused else len(plan.levels)):
         parcels = operator(parcels, OperatorProcessor(plan, level, seeds=True))
     once = replace(settings, available_now=True, trigger_us=None)

@@ -22,7 +22,7 @@ from headrace.api.records import Clock
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.spark.host_errors import SparkHostError
 from headrace.spark.hosting.chunks import IntervalHeader, chunk_of, decode_header, rows_of
-from headrace.spark.hosting.fused import HEADERS, decode_headers
+from headrace.spark.hosting.group_task import HEADERS, decode_headers
 from headrace.spark.hosting.layout import computation_of, interval_of, number_of
 from headrace.spark.jobs.deployment_settings import (
     check_computation,
@@ -192,36 +192,48 @@ class JobState:
     def _stored(self, name: str) -> "StoredState":
         check_computation(self._directory, name, self._known())
         shape, checkpoint = self._shape, checkpoint_of(self._directory, self._shape)
-        return StoredState(self._spark, checkpoint, shape.operator_of(name), name, fused=shape.fused)
+        return StoredState(self._spark, checkpoint, shape.operator_of(name), name, divided=shape.is_divided)
 
 
 class StoredState:
-    """The state of one computation in a query's checkpoint, as of the last micro-batch committed when this was created."""
+    """The state of one computation in a query's checkpoint, as of the last micro-batch committed when this was created.
+
+    Args:
+        spark: a session.
+        checkpoint: the checkpoint.
+        operator: number of the operator that hosts the computation.
+        computation: its name.
+        divided: whether an earlier version keeps headers and chunks in two variables.
+    """
 
     def __init__(
-        self, spark: SparkSession, checkpoint: Place, operator: int, computation: str, *, fused: bool = False
+        self,
+        spark: SparkSession,
+        checkpoint: Place,
+        operator: int,
+        computation: str,
+        *,
+        divided: bool = False,
     ) -> None:
         self.batch = last_committed(checkpoint)
         self._spark, self._checkpoint, self._operator = spark, checkpoint, operator
         self._computation = computation
-        self._fused = fused
-        self._chunks_at = ("values", _GROUP) if fused else ("chunks", "key.group")
+        self._divided = divided
+        self._chunks_at = ("chunks", "key.group") if divided else ("values", _GROUP)
 
     def headers(self) -> dict[str, IntervalHeader]:
         """Read the header of each interval, by group."""
         return {group: decode_header(data) for group, data in self._headers().items()}
 
     def _headers(self) -> dict[str, bytes]:
-        if self._fused:
-            is_headers = F.col(_GROUP) == HEADERS
-            found = [
-                header
-                for _, data in self._read("values", _GROUP, _DATA, wanted=is_headers)
-                for header in decode_headers(data).by_group.items()
-            ]
+        if self._divided:
+            headers = dict(self._read("header", "key.group", "value.data"))
         else:
-            found = list(self._read("header", "key.group", "value.data"))
-        return {group: data for group, data in found if self._is_own(group)}
+            found = self._read("values", _GROUP, _DATA, wanted=F.col(_GROUP) == HEADERS)
+            headers = {
+                group: header for _, data in found for group, header in decode_headers(data).by_group.items()
+            }
+        return {group: header for group, header in headers.items() if self._is_own(group)}
 
     def images(self) -> dict[str, tuple[bytes, dict[int, bytes]]]:
         """Read everything: header and chunks of each interval, by group."""

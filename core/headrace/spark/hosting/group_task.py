@@ -1,15 +1,16 @@
-"""All computations of a pipeline in one task (MillWheel 6.1, 7.1), for a job with one partition: no production needs an exchange.
+"""One of Spark's groups in one task (MillWheel 6.1, 7.1): a key interval, or all intervals of a job with one partition.
 
 Rules of this file:
 
 * Choice: with one partition a stateful operator for each level would exchange nothing, and Spark's own cost for an operator and a
   micro-batch is that of thousands of records. So one operator hosts all levels, as one group, and runs them in order: whatever a
   level sends has arrived before the next one runs, and its timers fire in the same micro-batch, as with an operator for each.
-* The headers of all intervals are one value of the state, so an interval that a micro-batch does not touch costs nothing.
-* The operator has one timer in Spark, for the interval that is due next.
+* The state is one variable: Spark sets up each again in every task, which costs more than all calls of a small micro-batch. The
+  headers of all intervals are one value, so an interval that a micro-batch does not touch costs nothing.
+* A group has one timer in Spark, for the interval that is due next.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -17,22 +18,19 @@ import msgspec
 import pyarrow as pa
 
 from headrace.api.time import MILLISECOND
-from headrace.spark.hosting.images import install
+from headrace.spark.hosting.images import Image, encode_image, install
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import BatchContext, JobPlan
+from headrace.spark.hosting.layout import EVERYTHING, BatchContext, JobPlan
 from headrace.spark.hosting.parcels import Parcel, Post, record_batch
 
 HEADERS = ""
 """In place of a group: the value of the state that holds all headers."""
 
-EVERYTHING = ""
-"""Spark's name of the only group."""
-
 _T = TypeVar("_T")
 
 
-class FusedState(Protocol):
-    """Spark's state store as the operator sees it."""
+class GroupState(Protocol):
+    """A group's part of Spark's state store."""
 
     def value(self, group: str, number: int) -> bytes | None:
         """Read a value: a chunk of an interval, or all headers."""
@@ -43,17 +41,17 @@ class FusedState(Protocol):
         ...
 
     def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
-        """Ask Spark to call the operator when its watermark reaches ``at_ms``, and no longer at ``before_ms``."""
+        """Ask Spark to call the group when its watermark reaches ``at_ms``, and no longer at ``before_ms``."""
         ...
 
 
 class Headers(msgspec.Struct, array_like=True):
-    """What is known of all intervals without reading their rows.
+    """What is known of a group's intervals without reading their rows.
 
     Attributes:
         by_group: header of each interval, encoded.
         timers_ms: for each interval with a timer, when it is due, event time in milliseconds.
-        timer_ms: the operator's timer in Spark, event time in milliseconds.
+        timer_ms: the group's timer in Spark, event time in milliseconds.
     """
 
     by_group: dict[str, bytes] = {}
@@ -72,9 +70,14 @@ def bundle_rows(post: Post) -> pa.RecordBatch:
     return record_batch([EVERYTHING], [_encode(list(post.parcels.items()))])
 
 
-def bundled_images(images: Mapping[str, bytes]) -> tuple[str, bytes]:
-    """Return the images of intervals, by group, as one row for the operator."""
-    return EVERYTHING, _encode(images)
+def seed_rows(plan: JobPlan, images: Mapping[str, Image]) -> list[tuple[str, bytes]]:
+    """Return the images of intervals, by interval, as rows for the operators."""
+    encoded = {interval: encode_image(image) for interval, image in images.items()}
+    hosts = {group: of for level in range(len(plan.levels)) for group, of in plan.hosted(level).items()}
+    return [
+        (group, _encode({interval: encoded[interval] for interval in intervals if interval in encoded}))
+        for group, intervals in hosts.items()
+    ]
 
 
 def unbundled(bundles: Iterable[bytes]) -> dict[str, list[Parcel]]:
@@ -86,12 +89,17 @@ def unbundled(bundles: Iterable[bytes]) -> dict[str, list[Parcel]]:
     return parcels
 
 
-class FusedTask:
-    """All computations in one task of Spark's, which may be called twice in a micro-batch: for its rows, and for its timer."""
+class GroupTask:
+    """A group in one task of Spark's, which may be called twice in a micro-batch: for its rows, and for its timer.
 
-    def __init__(self, plan: JobPlan, state: FusedState) -> None:
-        self._plan, self._state = plan, state
-        self._groups = [group for level in plan.levels for name in level for group in plan.groups[name]]
+    Args:
+        plan: the layout of the pipeline.
+        state: the group's state.
+        intervals: its intervals, level by level.
+    """
+
+    def __init__(self, plan: JobPlan, state: GroupState, intervals: Sequence[str]) -> None:
+        self._plan, self._state, self._intervals = plan, state, intervals
         data = state.value(HEADERS, 0)
         self._headers = Headers() if data is None else decode_headers(data)
         self._begun: set[str] = set()
@@ -104,7 +112,7 @@ class FusedTask:
             parcels: by group, those for it; none if only Spark's watermark has moved.
 
         Returns:
-            What goes outside.
+            What goes to other groups.
 
         Raises:
             SparkHostError: the stored rows are not from before this batch.
@@ -112,7 +120,7 @@ class FusedTask:
         """
         plan, waiting, outside = self._plan, dict(parcels), Post()
         changed = _is_past(self._headers.timer_ms, batch)
-        for group in self._groups:
+        for group in self._intervals:
             found = waiting.pop(group, [])
             if found or _is_past(self._headers.timers_ms.get(group), batch):
                 post = run_interval(plan, group, batch, found, self._interval(group))
@@ -128,7 +136,7 @@ class FusedTask:
         return outside
 
     def take(self, images: bytes) -> None:
-        """Take the images of all intervals, from `bundled_images`."""
+        """Take the images of its intervals, from `seed_rows`."""
         for group, image in _decode_images(images).items():
             install(image, self._interval(group))
         self._write_headers()
@@ -140,7 +148,8 @@ class FusedTask:
         headers = self._headers
         # Those of removed computations wait until they are back.
         soonest = min(
-            [at for group in self._groups if (at := headers.timers_ms.get(group)) is not None], default=None
+            [at for group in self._intervals if (at := headers.timers_ms.get(group)) is not None],
+            default=None,
         )
         if soonest != headers.timer_ms:
             self._state.set_timer(headers.timer_ms, soonest)
@@ -156,7 +165,7 @@ def _is_past(timer_ms: int | None, batch: BatchContext) -> bool:
 class _Interval:
     """One interval's part of the state: an `IntervalStore`."""
 
-    state: FusedState
+    state: GroupState
     headers: Headers
     begun: set[str]
     group: str
