@@ -18,7 +18,7 @@ SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
     [
         "headrace_cli.main",
-        *(f"headrace_cli.commands.{name}" for name in _COMMANDS),
+        *(f"headrace_cli.actions.{name}_action" for name in _COMMANDS),
         "pytest",
         "typer._adapters",
         "headrace_properties.spark_trials",

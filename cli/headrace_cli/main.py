@@ -124,7 +124,7 @@ class _Headrace(TyperGroup):
         except BaseException as error:
             if isinstance(error, (typer.Exit, typer.Abort, _CLICK_ERROR)):
                 raise
-            from headrace_cli.terminal.exit import ended_by  # noqa: PLC0415  costly, and seldom needed
+            from headrace_cli.terminal.exit import ended_by
 
             raise typer.Exit(ended_by(error)) from error
 

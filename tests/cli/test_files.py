@@ -10,8 +10,9 @@ import pytest
 
 from headrace import Computation, Context, Pipeline, Record
 from headrace_cli.runs.output_file import output_files, write_outputs
-from headrace_cli.terminal.exit import ExistingFileError, ExitCode, UnwritableFileError
+from headrace_cli.terminal.exit import ExitCode
 from headrace_cli.terminal.files import OutputFiles, write_bytes
+from headrace_cli.terminal.usage_errors import ExistingFileError, UnwritableFileError
 from headrace_properties.reference import Emitted
 from headrace_properties.search.guard import unguarded
 from tests.cli.rig import Run, plain, save_zombie

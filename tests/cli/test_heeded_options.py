@@ -9,7 +9,7 @@ import typer
 from headrace import OptionsError
 from headrace_cli.commands import replay
 from headrace_cli.commands.verify import app
-from headrace_cli.options.heeded import refuse_unheeded_options
+from headrace_cli.options.heeded import option_name, refuse_unheeded_options
 from headrace_properties.target_kinds import OPTIONS, REPLAY_OPTIONS, SearchKind, TargetKind
 from tests.cli.rig import VIEWS, Run, save_zombie
 from tests.properties.test_verify_arguments import SAMPLES as ARGUMENTS
@@ -115,7 +115,7 @@ def kinds(folder: Path) -> Path:
 def names_of(command: typer.Typer) -> set[str]:
     """Return the names of its options and arguments, as a user writes them."""
     parameters = typer.main.get_command(command).params
-    return {max(parameter.opts, key=len).lstrip("-").replace("-", "_") for parameter in parameters}
+    return {option_name(parameter.opts) for parameter in parameters}
 
 
 def test_each_option_has_a_row_and_each_row_an_option() -> None:

@@ -9,8 +9,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from headrace_benchmarks.section8.experiment import FULL, QUICK
+from headrace_benchmarks.section8.experiments import EXPERIMENTS
+from headrace_benchmarks.section8.markdown import PLOTS
 from headrace_cli.main import app
+from headrace_cli.options import choices
+from headrace_cli.options.names import PARTS
 from headrace_cli.terminal.defects import report_defect
+from headrace_properties.kept_failures import FOLDER
+from headrace_properties.search.limits import CALL_S
+from headrace_properties.search.scope import USUAL_KINDS
+from headrace_properties.search.steering import FEEDS
+from headrace_sim.faults import Breach
 from tests.cli.rig import Run, environment, plain, run_process
 
 COMMANDS = [
@@ -74,7 +84,7 @@ def test_what_escapes_a_command_is_a_defect_of_ours_and_no_verdict(
     def fail(**_: object) -> None:
         exec(source, {})  # noqa: S102  it stands above
 
-    monkeypatch.setattr("headrace_cli.commands.verify.OutputFiles", fail)
+    monkeypatch.setattr("headrace_cli.actions.verify_action.OutputFiles", fail)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     result = CliRunner().invoke(app, ["verify", "views:pipeline"])
@@ -114,8 +124,25 @@ def test_unknown_command_and_unknown_option_exit_2(run: Run) -> None:
     assert run("verify", "views:pipeline", "--exmaples", "3").exit_code == 2
 
 
-def test_a_command_is_suggested_and_libraries_are_imported_only_when_needed(tmp_path: Path) -> None:
-    program = "import sys, headrace_cli.main as main\ntry: main.app(['veryfi'])\nfinally: print(*sys.modules)"
+HEAVY = re.compile(
+    r"headrace_(sim|benchmarks)\b|headrace_properties\.(?!target_kinds$)|headrace_scenarios\.(?!chaos(\.plan|\.chaos_job)?$)"
+    r"|headrace_cli\.(actions|reports|reruns|runs|targets)\b|headrace\.(?!api\b|wire\b)"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("--help", 0),
+        ("veryfi", 2),
+        ("verify --exmaples 3", 2),
+        *((f"{' '.join(each)} --help", 0) for each in COMMANDS),
+    ],
+)
+def test_help_and_wrong_options_import_neither_the_engine_nor_heavy_libraries(
+    tmp_path: Path, line: str, code: int
+) -> None:
+    program = f"import sys, headrace_cli.main as main\ntry: main.app({line.split()})\nfinally: print('\\n', *sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
@@ -124,8 +151,20 @@ def test_a_command_is_suggested_and_libraries_are_imported_only_when_needed(tmp_
         text=True,
         check=False,
     )
-    assert (done.returncode, "'verify'" in plain(done.stderr)) == (2, True)
-    assert {"hypothesis", "networkx", "simpy", "headrace"} & set(done.stdout.split()) == set()
+    imported = done.stdout.splitlines()[-1].split()
+    assert done.returncode == code
+    assert [name for name in imported if HEAVY.match(name)] == []
+    assert {"hypothesis", "networkx", "simpy", "pyspark", "pandas", "pyarrow", "numpy"}.isdisjoint(imported)
+
+
+def test_the_names_and_defaults_in_help_are_those_of_the_code() -> None:
+    assert (choices.CALL_S, choices.FAILURES, choices.FEEDS) == (CALL_S, FOLDER, FEEDS)
+    assert choices.FAULT_KINDS == USUAL_KINDS
+    assert tuple(breach.value for breach in Breach) == choices.BREACHES
+    assert choices.PARTS == PARTS
+    assert tuple(EXPERIMENTS) == choices.EXPERIMENTS
+    assert choices.REPORT_FOLDER == PLOTS
+    assert {"full": FULL.seeds, "quick": QUICK.seeds} == choices.REPORT_SEEDS
 
 
 def test_version_is_printed(run: Run) -> None:

@@ -44,7 +44,7 @@ def test_json_is_a_list_of_objects_in_the_order_of_the_names(run: Run) -> None:
 
 def test_a_survivor_is_exit_code_1_and_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     survivor = Hunted("ack before commit", ("S3",), activated=True, killed_by=(), runs=5)
-    monkeypatch.setattr("headrace_cli.commands.mutants.hunt_all", lambda *_: iter([survivor]))
+    monkeypatch.setattr("headrace_cli.actions.mutants_action.hunt_all", lambda *_: iter([survivor]))
     result = run("mutants", "ack before commit")
     assert result.exit_code == 1
     assert "1 of 1 mutants activated, 0 killed" in result.stdout
@@ -53,7 +53,7 @@ def test_a_survivor_is_exit_code_1_and_named(run: Run, monkeypatch: pytest.Monke
 
 def test_a_mutant_that_was_never_activated_is_exit_code_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     idle = Hunted("ack before commit", ("S3",), activated=False, killed_by=(), runs=5)
-    monkeypatch.setattr("headrace_cli.commands.mutants.hunt_all", lambda *_: iter([idle]))
+    monkeypatch.setattr("headrace_cli.actions.mutants_action.hunt_all", lambda *_: iter([idle]))
     result = run("mutants", "ack before commit", "--json")
     assert result.exit_code == 1
     (row,) = json.loads(result.stdout)

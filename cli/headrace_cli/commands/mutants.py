@@ -1,23 +1,11 @@
 """``headrace mutants``: check that each broken protocol of the catalogue is caught."""
 
-import signal
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from headrace import HeadraceError, format_time
 from headrace_cli.options.option_groups import JsonOption, with_options
 from headrace_cli.options.pools import PoolOptions
-from headrace_cli.terminal.consoles import error_console
-from headrace_cli.terminal.documents import fields_of, show
-from headrace_cli.terminal.exit import ExitCode
-from headrace_cli.terminal.live_progress import RunProgress
-from headrace_cli.terminal.render import plain_table, print_table
-from headrace_cli.terminal.signals import signal_of
-from headrace_properties.proof.mutants import CATALOGUE, Mutant
-from headrace_properties.proof.mutants.hunt import Hunted, hunt_all
-from headrace_properties.search.parallel import Jobs
 
 app = typer.Typer(add_completion=False)
 
@@ -25,25 +13,11 @@ _EXAMPLES = """[bold]Examples[/]
   headrace mutants
   headrace mutants "ack before commit" "timers latest first"
   headrace mutants --list
-  headrace mutants --seeds 100 --jobs 2 --json > matrix.json
+  headrace mutants --examples 100 --jobs 2 --json > matrix.json
   headrace mutants --master spark://host:7077
 
 [bold]Exit codes[/]
   0 every mutant was activated and killed, 1 one was not, 2 usage error, 130 interrupted"""
-
-
-class UnknownMutantError(HeadraceError):
-    """There is no such mutant. Fields: name, known."""
-
-    def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        super().__init__(name, known)
-        self.name, self.known = name, known
-
-    def __str__(self) -> str:
-        """Suggest similar names."""
-        near = [known for known in self.known if any(word in known.split() for word in self.name.split())]
-        hint = f" Did you mean {' or '.join(map(repr, near[:3]))}?" if near else ""
-        return f"there is no mutant {self.name!r}.{hint} List them with headrace mutants --list"
 
 
 @app.command("mutants", epilog=_EXAMPLES)
@@ -54,7 +28,9 @@ def mutants(
         list[str] | None,
         typer.Argument(metavar="[NAME]...", help="Names of mutants. Default: all."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Maximum number of runs to kill each mutant.")] = 1_000,
+    examples: Annotated[
+        int, typer.Option("--examples", "--seeds", min=1, help="Maximum number of runs to kill each mutant.")
+    ] = 1_000,
     list_only: Annotated[
         bool, typer.Option("--list", help="Describe each mutant without running it.")
     ] = False,
@@ -65,111 +41,10 @@ def mutants(
     A mutant is the engine with one rule broken. If one survives, or is never activated, the oracles or the faults are too weak.
     The plan that kills is shrunk; 0 faults means that a healthy run kills, too.
     """
+    from headrace_cli.actions.mutants_action import hunt_mutants, print_catalogue
+
     pools.check()
-    chosen = _chosen(names or [])
     if list_only:
-        _print_list(chosen, as_json=as_json)
+        print_catalogue(names or [], as_json=as_json)
         return
-    names_chosen = [mutant.name for mutant in chosen]
-    with pools.pool() as jobs:
-        hunts, stopped_by = _hunt(names_chosen, seeds, jobs)
-    show(
-        lambda: [_document(hunted) for hunted in hunts],
-        lambda console: _print_matrix(console, hunts),
-        as_json=as_json,
-    )
-    if stopped_by is not None:
-        error_console().print(f"Stopped by {stopped_by.name} after {len(hunts)} of {len(chosen)} mutants.")
-        raise typer.Exit(128 + stopped_by)
-    survivors = [hunted for hunted in hunts if not hunted.killed or not hunted.activated]
-    raise typer.Exit(ExitCode.VIOLATED if survivors else ExitCode.HOLDS)
-
-
-def _chosen(names: list[str]) -> list[Mutant]:
-    for name in names:
-        if name not in CATALOGUE:
-            raise UnknownMutantError(name, tuple(CATALOGUE))
-    return [CATALOGUE[name] for name in dict.fromkeys(names)] or list(CATALOGUE.values())
-
-
-def _hunt(names: list[str], seeds: int, jobs: Jobs) -> tuple[list[Hunted], signal.Signals | None]:
-    """Run the mutants until all are done or a signal arrives, which is returned, too; in the order of the names."""
-    stopped_by = None
-    hunts: dict[str, Hunted] = {}
-    with RunProgress("hunting") as progress:
-        try:
-            for hunted in hunt_all(names, seeds, jobs):
-                hunts[hunted.name] = hunted
-                progress.on_part("hunting", len(hunts), len(names))
-        except KeyboardInterrupt as stop:
-            stopped_by = signal_of(stop)
-    return [hunts[name] for name in names if name in hunts], stopped_by
-
-
-# Output
-
-
-def _document(hunted: Hunted) -> dict[str, Any]:
-    mutant = CATALOGUE[hunted.name]
-    faults = [] if hunted.plan is None else hunted.plan.describe()
-    return {
-        **fields_of(hunted, "name", "activated", "killed", "killed_by", "runs", "faults", "directed"),
-        **fields_of(mutant, "section", "wrong", "workload"),
-        **fields_of(hunted, "feed_seed", "message"),
-        "invariant": ", ".join(hunted.breaks),
-        "why_directed": mutant.directed.why if hunted.directed and mutant.directed else "",
-        "fault_schedule": faults if hunted.faults else [],
-    }
-
-
-def _print_list(chosen: list[Mutant], *, as_json: bool) -> None:
-    columns = ("mutant", "section", "rule", "breaks", "what is wrong")
-    rows = [
-        (mutant.name, mutant.section, ", ".join(mutant.rules), ", ".join(mutant.breaks), mutant.wrong)
-        for mutant in chosen
-    ]
-    show(
-        lambda: [
-            {"invariant": ", ".join(mutant.breaks)} | fields_of(mutant, "name", "section", "rules", "wrong")
-            for mutant in chosen
-        ],
-        lambda console: print_table(console, plain_table(*columns, rows=rows)),
-        as_json=as_json,
-    )
-
-
-def _print_matrix(console: Console, hunts: list[Hunted]) -> None:
-    table = plain_table("mutant", "breaks", "activated", "killed by", "runs", "faults")
-    for hunted in hunts:
-        killed_by = ", ".join(hunted.killed_by) or "nothing: it survived"
-        runs = f"{hunted.runs}, directed" if hunted.directed else str(hunted.runs)
-        faults = "-" if hunted.faults is None else str(hunted.faults)
-        activated = "yes" if hunted.activated else "no"
-        table.add_row(hunted.name, ", ".join(hunted.breaks), activated, killed_by, runs, faults)
-    print_table(console, table)
-    console.print()
-    killed = [hunted for hunted in hunts if hunted.killed]
-    console.print(
-        f"{sum(hunted.activated for hunted in hunts)} of {len(hunts)} mutants activated, {len(killed)} killed"
-        f" by {len({oracle for hunted in killed for oracle in hunted.killed_by})} oracles"
-    )
-    for hunted in hunts:
-        if not hunted.killed:
-            console.print(
-                f"{hunted.name} survived {hunted.runs} runs: {CATALOGUE[hunted.name].wrong}", soft_wrap=True
-            )
-    if len(hunts) == 1 and killed:
-        _print_kill(console, killed[0])
-
-
-def _print_kill(console: Console, hunted: Hunted) -> None:
-    """Print one mutant in full."""
-    assert hunted.plan is not None
-    console.print()
-    console.print(
-        f"{CATALOGUE[hunted.name].wrong} (MillWheel {CATALOGUE[hunted.name].section})", soft_wrap=True
-    )
-    console.print(f"{hunted.killed_by[0]}: {hunted.message}", soft_wrap=True)
-    healed = f", healed at {format_time(hunted.plan.faults.heals_at_us)}" if hunted.faults else ""
-    console.print(f"The smallest plan{healed}:", soft_wrap=True)
-    console.print("\n".join(hunted.plan.describe()), soft_wrap=True)
+    raise typer.Exit(hunt_mutants(names or [], examples, pools, as_json=as_json))

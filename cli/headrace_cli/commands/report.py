@@ -1,32 +1,12 @@
 """``headrace paper report``: run the paper's evaluation and write REPORT.md."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
-from headrace.api.json_text import JsonError
-from headrace_benchmarks.section8.experiment import FULL, QUICK, ExperimentSize
-from headrace_benchmarks.section8.experiments import EXPERIMENTS
-from headrace_benchmarks.section8.markdown import DATA, PLOTS, render
-from headrace_benchmarks.section8.plots import draw
-from headrace_benchmarks.section8.reporting import (
-    ExperimentReport,
-    calibration_document,
-    measure,
-    problems,
-    provenance,
-    sha256,
-)
-from headrace_cli.options.option_groups import JobsOption, JsonOption
-from headrace_cli.terminal.consoles import output_console
-from headrace_cli.terminal.documents import print_document
-from headrace_cli.terminal.exit import ExitCode, UnknownChoiceError, UnwritableFileError, WrongOptionError
-from headrace_cli.terminal.files import ForceOption, OutputFiles, write_bytes
-from headrace_cli.terminal.live_progress import RunProgress
-from headrace_cli.terminal.render import counted
+from headrace_cli.options.choices import EXPERIMENTS, REPORT_FOLDER, REPORT_SEEDS
+from headrace_cli.options.option_groups import ForceOption, JobsOption, JsonOption
 
 app = typer.Typer(add_completion=False)
 
@@ -37,10 +17,6 @@ _EXAMPLES = """[bold]Examples[/]
 
 [bold]Exit codes[/]
   0 written, or checked without a difference, 1 a number differs from what the code computes, 2 usage error, 130 interrupted"""
-
-
-def _unreadable(path: object, reason: object) -> WrongOptionError:
-    return WrongOptionError(f"cannot read report {path}", str(reason), "Write it with headrace paper report")
 
 
 @app.command("report", epilog=_EXAMPLES)
@@ -55,10 +31,15 @@ def report(
             help=f"Run (with --check: repeat) only this experiment: {', '.join(EXPERIMENTS)}.",
         ),
     ] = None,
-    seeds: Annotated[
+    examples: Annotated[
         int | None,
         typer.Option(
-            min=1, help=f"Number of runs at each point. Default: {FULL.seeds}, or {QUICK.seeds} with --quick."
+            "--examples",
+            "--seeds",
+            min=1,
+            help="Number of runs at each point. Default: {full}, or {quick} with --quick.".format(
+                **REPORT_SEEDS
+            ),
         ),
     ] = None,
     jobs: JobsOption = None,
@@ -70,7 +51,9 @@ def report(
     ] = False,
     output: Annotated[
         Path,
-        typer.Option(metavar="FILE.md", help=f"The report; its data and pictures go into {PLOTS} beside it."),
+        typer.Option(
+            metavar="FILE.md", help=f"The report; its data and pictures go into {REPORT_FOLDER} beside it."
+        ),
     ] = Path("REPORT.md"),
     check: Annotated[
         bool,
@@ -89,152 +72,12 @@ def report(
     Times are simulated, except in one chapter on real time. The data of the report contain the figures of every run; simulated
     runs can be repeated exactly.
     """
+    from headrace_cli.actions.report_action import check_report, write_report
+
     if check:
-        _check(output, again, only or [], as_json=as_json)
-        return
-    size = QUICK if quick else FULL
-    size = ExperimentSize(seeds or size.seeds, size.quick)
-    names = _chosen(only or [], size)
-    before = _to_update(output, size) if update else None
-    files = _files(output, names, force=force or update)
-    command = _command(names, size) if before is None else before.provenance.command
-    measurements = _measure(names, size, jobs or os.cpu_count() or 1, command)
-    if before is not None:
-        measurements = before.updated(measurements)
-    _write(measurements, output, files)
-    if as_json:
-        print_document(msgspec.json.decode(measurements.to_bytes()))
-    elif not files.failed:
-        output_console().print(
-            f"{output}: {counted(len(measurements.measured), 'experiment')}", soft_wrap=True
+        raise typer.Exit(check_report(output, again, only or [], as_json=as_json))
+    raise typer.Exit(
+        write_report(
+            output, only or [], examples, jobs, quick=quick, update=update, force=force, as_json=as_json
         )
-    raise typer.Exit(files.code(ExitCode.HOLDS))
-
-
-def _refuse_unknown(only: list[str]) -> None:
-    for name in only:
-        if name not in EXPERIMENTS:
-            raise UnknownChoiceError("experiment", name, tuple(EXPERIMENTS))
-
-
-def _chosen(only: list[str], size: ExperimentSize) -> list[str]:
-    _refuse_unknown(only)
-    return [
-        name for name, entry in EXPERIMENTS.items() if name in only or (not only and entry.is_usual(size))
-    ]
-
-
-def _to_update(output: Path, size: ExperimentSize) -> ExperimentReport:
-    """Read the report in which some experiments are to be replaced.
-
-    Raises:
-        WrongOptionError: there is none, or it was made with other versions, sizes or parameters.
-    """
-    before = _read(output)
-    if (before.quick, before.calibration) != (size.quick, calibration_document()):
-        raise _unreadable(output, "it was made with other sizes or other parameters of the model")
-    here = provenance(before.provenance.command)
-    if before.provenance.versions != here.versions:
-        raise _unreadable(output, "it was made with other versions of Python or of packages")
-    return before
-
-
-def _read(output: Path) -> ExperimentReport:
-    try:
-        return ExperimentReport.from_bytes(_data(output).read_bytes())
-    except OSError as error:
-        raise _unreadable(error.filename, error.strerror or error) from error
-    except JsonError as error:
-        raise _unreadable(_data(output), error) from error
-
-
-def _command(names: list[str], size: ExperimentSize) -> str:
-    """Return the command that reproduces the report."""
-    words = ["headrace paper report"]
-    words += ["--quick"] if size.quick else []
-    words += [f"--only {name}" for name in names] if names != _chosen([], size) else []
-    default = QUICK if size.quick else FULL
-    words += [f"--seeds {size.seeds}"] if size.seeds != default.seeds else []
-    return " ".join(words)
-
-
-def _measure(names: list[str], size: ExperimentSize, jobs: int, command: str) -> ExperimentReport:
-    with RunProgress("report") as progress:
-        measured = measure(names, size, jobs, lambda done, total, name: progress.advance(done / total, name))
-    return ExperimentReport(provenance(command), size.quick, calibration_document(), measured)
-
-
-def _files(output: Path, names: list[str], *, force: bool) -> OutputFiles:
-    """Make the directories, and check before the measurements that all files can be written."""
-    files = OutputFiles(force=force)
-    try:
-        _data(output).parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnwritableFileError(str(output), error.strerror or str(error), "--output") from error
-    for path in (output, _data(output), *(_plot(output, name) for name in names)):
-        files.claim(path, "--output")
-    return files
-
-
-def _write(measurements: ExperimentReport, output: Path, files: OutputFiles) -> None:
-    pictures = {_plot(output, experiment.name): draw(experiment) for experiment in measurements.measured}
-    measured = tuple(
-        msgspec.structs.replace(experiment, plot_sha256=sha256(data))
-        for experiment, data in zip(measurements.measured, pictures.values(), strict=True)
     )
-    measurements = msgspec.structs.replace(measurements, measured=measured)
-    contents = pictures | {_data(output): measurements.to_bytes(), output: render(measurements).encode()}
-    for path, data in contents.items():
-        files.write(path, "--output", write_bytes(data))
-
-
-def _check(output: Path, again: int, only: list[str], *, as_json: bool) -> None:
-    _refuse_unknown(only)
-    differences = _differences(output, again, only)
-    if as_json:
-        print_document({"report": str(output), "problems": differences})
-    else:
-        for problem in differences or ["no differences from what the code computes"]:
-            output_console().print(f"{output}: {problem}", soft_wrap=True)
-    raise typer.Exit(ExitCode.VIOLATED if differences else ExitCode.HOLDS)
-
-
-def _differences(output: Path, again: int, only: list[str]) -> list[str]:
-    """List differences: first in the files, then from running again."""
-    recorded = _read(output)
-    try:
-        text = output.read_text(encoding="utf-8")
-        pictures = {
-            measured.name: sha256(_plot(output, measured.name).read_bytes()) for measured in recorded.measured
-        }
-    except OSError as error:
-        raise _unreadable(error.filename, error.strerror or error) from error
-    except UnicodeDecodeError as error:
-        raise _unreadable(output, error) from error
-    differences = [
-        f"line {number} contradicts the report's data: {line}"
-        for number, (line, wanted) in enumerate(_side_by_side(text, render(recorded)), 1)
-        if line != wanted
-    ]
-    differences += [
-        f"the picture of {measured.name} was changed"
-        for measured in recorded.measured
-        if pictures[measured.name] != measured.plot_sha256
-    ]
-    return differences + list(problems(recorded, again, only))
-
-
-def _side_by_side(text: str, wanted: str) -> list[tuple[str, str]]:
-    lines, others = text.splitlines(), wanted.splitlines()
-    longest = max(len(lines), len(others))
-    lines += ["(missing)"] * (longest - len(lines))
-    others += ["(missing)"] * (longest - len(others))
-    return list(zip(lines, others, strict=True))
-
-
-def _data(output: Path) -> Path:
-    return output.parent / DATA
-
-
-def _plot(output: Path, name: str) -> Path:
-    return output.parent / PLOTS / f"{name}.svg"

@@ -5,26 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from headrace_cli.options.names import names_of
+from headrace_cli.options.option_groups import names_of
 from headrace_cli.terminal.consoles import error_console
 from headrace_cli.terminal.render import print_text
 from headrace_properties.search.guard import PRINTED_LINES, Guard, guarded
 from headrace_properties.search.limits import CodeLimits, call_time_limited
 from headrace_properties.target_kinds import EFFECT
 from headrace_properties.user_frames import Place
-
-AllowEffectOption = Annotated[
-    str,
-    typer.Option(
-        "--allow",
-        metavar=EFFECT,
-        help="Let your code change files, use sockets and start processes; otherwise that is refused.",
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True)

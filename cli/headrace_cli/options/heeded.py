@@ -35,10 +35,16 @@ def _given(context: typer.Context) -> Iterator[tuple[str, object]]:
         if source is not None and source.name == "COMMANDLINE" and parameter.name in context.params:
             value = context.params[parameter.name]
             yield (
-                max(parameter.opts, key=len).lstrip("-").replace("-", "_"),
+                option_name(parameter.opts),
                 value.value
                 if isinstance(value, enum.Enum)
                 else str(value)
                 if isinstance(value, Path)
                 else value,
             )
+
+
+def option_name(spellings: list[str]) -> str:
+    """Return the name of an option, of which the first long spelling is the usual one, or of an argument."""
+    first = next((spelling for spelling in spellings if spelling.startswith("--")), spellings[0])
+    return first.lstrip("-").replace("-", "_")

@@ -1,9 +1,6 @@
 """The failures that ``headrace verify`` keeps, and tries first the next time."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from headrace_cli.terminal.consoles import error_console
 from headrace_cli.terminal.files import OutputFiles, write_bytes
@@ -11,16 +8,6 @@ from headrace_cli.terminal.render import print_text
 from headrace_properties.kept_failures import FOLDER, KeptFailures, free_name, is_fit_for_files
 from headrace_properties.session import Memory, Session
 from headrace_properties.target import Source
-
-FailuresOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--failures",
-        metavar="DIR",
-        help="Where failures are kept, to be tried first the next time.",
-        show_default=str(FOLDER),
-    ),
-]
 
 
 def memory(folder: Path | None, source: Source) -> Memory:

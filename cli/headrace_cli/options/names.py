@@ -1,12 +1,10 @@
 """Invariants, promises and parts of the protocol that are named on the command line."""
 
 from collections.abc import Sequence
-from typing import Annotated
-
-import typer
 
 from headrace import Pipeline
-from headrace_cli.terminal.exit import WrongOptionError
+from headrace_cli.options.option_groups import names_of
+from headrace_cli.terminal.usage_errors import WrongOptionError
 from headrace_properties.checkers import all_checkers
 from headrace_properties.checkers.invariant_catalogue import is_about_code
 from headrace_properties.promises import Promise
@@ -17,11 +15,8 @@ from headrace_sim import SOUND, Protocol
 ALL = "all"
 
 _PREFIX = "without "
-_LACKING = tuple(name.removeprefix(_PREFIX) for name in MUTANTS if name.startswith(_PREFIX))
+PARTS = tuple(name.removeprefix(_PREFIX) for name in MUTANTS if name.startswith(_PREFIX))
 """What ``--without`` can leave out: mutants by what they lack."""
-
-_HELP = f"Leave this part out of the protocol, to see what it prevents: {', '.join(_LACKING)}."
-WithoutOption = Annotated[str | None, typer.Option(metavar="WHAT", help=_HELP)]
 
 
 def protocol_without(name: str | None) -> Protocol:
@@ -35,16 +30,11 @@ def protocol_without(name: str | None) -> Protocol:
     """
     if name is None:
         return SOUND
-    if name not in _LACKING:
+    if name not in PARTS:
         raise WrongOptionError(
-            "--without", f"there is no part {name!r} to leave out", f"It takes {' or '.join(_LACKING)}"
+            "--without", f"there is no part {name!r} to leave out", f"It takes {' or '.join(PARTS)}"
         )
     return MUTANTS[_PREFIX + name]
-
-
-def names_of(option: str) -> list[str]:
-    """Split an option's value at its commas."""
-    return [name.strip() for name in option.split(",") if name.strip()]
 
 
 def invariants_named(

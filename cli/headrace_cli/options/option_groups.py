@@ -3,13 +3,21 @@
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
-from typing import Annotated, Any, get_type_hints
+from copy import copy
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
+from headrace_cli.options.choices import FAILURES, PARTS
+from headrace_properties.target_kinds import EFFECT
+
 LONGEST_S = 1e9
 """The longest time, in seconds, that an option takes: thirty years, and not for ever (``inf``), which no timer can wait."""
+
+SPARK = "Spark"
+"""The panel of help that has what only Spark jobs heed."""
 
 DEFAULT_FEED = "feed"
 """What a module calls the function that makes its input."""
@@ -44,6 +52,55 @@ VerboseOption = Annotated[
     bool, typer.Option("--verbose", help="Print all tables, and the whole input of a failure.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that already exist.")]
+HistoryOption = Annotated[
+    Path | None,
+    typer.Option("--history", metavar="FILE.jsonl", help="Save what happened, for [bold]headrace check[/]."),
+]
+WithoutOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHAT",
+        help=f"Leave this part out of the protocol, to see what it prevents: {', '.join(PARTS)}.",
+    ),
+]
+AllowEffectOption = Annotated[
+    str,
+    typer.Option(
+        "--allow",
+        metavar=EFFECT,
+        help="Let your code change files, use sockets and start processes; otherwise that is refused.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """What ``headrace verify`` prints and saves."""
+
+    PANEL: ClassVar = "Output"
+
+    verbose: VerboseOption = False
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where to save a failure, besides where it is kept."),
+    ] = None
+    history: HistoryOption = None
+    failures: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where failures are kept, to be tried first the next time.",
+            show_default=str(FAILURES),
+        ),
+    ] = None
+    force: ForceOption = False
+    as_json: JsonOption = False
+
+
+def names_of(option: str) -> list[str]:
+    """Split an option's value at its commas."""
+    return [name.strip() for name in option.split(",") if name.strip()]
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -79,7 +136,14 @@ def _fields_of(group: Any) -> list[inspect.Parameter]:
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=inspect.Parameter.empty if field.default is MISSING else field.default,
-            annotation=hints[field.name],
+            annotation=_in_panel(hints[field.name], getattr(group, "PANEL", None)),
         )
         for field in fields(group)
     ]
+
+
+def _in_panel(hint: Any, panel: str | None) -> Any:
+    """Return a field's annotation with the panel of its group, unless the option names its own."""
+    option = copy(hint.__metadata__[0])
+    option.rich_help_panel = option.rich_help_panel or panel
+    return Annotated[hint.__origin__, option]

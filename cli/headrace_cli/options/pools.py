@@ -3,17 +3,21 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
 from headrace import OptionsError
-from headrace_properties.search.parallel import Jobs, cores
+
+if TYPE_CHECKING:
+    from headrace_properties.search.parallel import Jobs
 
 
 @dataclass(frozen=True, slots=True)
 class PoolOptions:
     """The processes that share the runs."""
+
+    PANEL: ClassVar = "Search"
 
     jobs: Annotated[
         int | None,
@@ -45,13 +49,8 @@ class PoolOptions:
                 "jobs", self.jobs, "left out with --master, which uses every core of the executors"
             )
 
-    @property
-    def here(self) -> int:
-        """The number of processes to use on this machine."""
-        return self.jobs or cores()
-
     @contextmanager
-    def pool(self) -> Iterator[Jobs]:
+    def pool(self) -> Iterator["Jobs"]:
         """Start what shares the runs.
 
         Raises:
@@ -59,10 +58,12 @@ class PoolOptions:
         """
         self.check()
         if self.master is None:
-            yield self.here
+            from headrace_properties.search.parallel import cores
+
+            yield self.jobs or cores()
             return
-        from headrace.spark import session  # noqa: PLC0415  needs PySpark, and says so
-        from headrace_properties.search.spark_executors import SparkExecutors  # noqa: PLC0415  needs PySpark, too
+        from headrace.spark import session
+        from headrace_properties.search.spark_executors import SparkExecutors
 
         with session(self.master, "headrace search") as spark:
             yield SparkExecutors(spark.sparkContext)

@@ -4,13 +4,13 @@ import enum
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
 from headrace import OptionsError
-from headrace_cli.terminal.exit import WrongOptionError
-from headrace_properties.target import TargetError, is_file_of_program
+from headrace_cli.options.option_groups import SPARK
+from headrace_cli.terminal.usage_errors import WrongOptionError
 
 if TYPE_CHECKING:
     from headrace_sim.spark.client.scripts import Script
@@ -51,6 +51,8 @@ MOST_BATCHES = 3
 @dataclass(frozen=True, slots=True)
 class ProgramOptions:
     """The environment of a program, and the engine that runs it."""
+
+    PANEL: ClassVar = SPARK
 
     module: Annotated[
         bool,
@@ -140,6 +142,8 @@ class ProgramOptions:
 
     def is_program(self, name: str) -> bool:
         """Return whether a target is a program."""
+        from headrace_properties.target import is_file_of_program
+
         return self.module or is_file_of_program(name)
 
     def on_spark(self, name: str, schemas: Sequence[str], arguments: Sequence[str]) -> str:
@@ -152,6 +156,8 @@ class ProgramOptions:
 
     def script(self, name: str, arguments: Sequence[str]) -> "Script":
         """Return the program."""
+        from headrace_properties.target import TargetError, is_file_of_program
+
         if self.module and (":" in name or is_file_of_program(name)):
             raise TargetError(name, "-m takes a module", "Write -m package.module, or a file without -m")
         return script_of(name, arguments, self.env or (), self.stand_in or ())
@@ -177,9 +183,9 @@ def script_of(
         if "=" not in variable:
             raise WrongOptionError("--env", f"{variable!r} has no value", "Write --env NAME=VALUE")
     try:
-        from headrace_sim.spark.client.scripts import Script  # noqa: PLC0415
+        from headrace_sim.spark.client.scripts import Script
     except ModuleNotFoundError:
-        import headrace.spark  # noqa: F401, PLC0415  it says which packages are missing
+        import headrace.spark  # noqa: F401  it says which packages are missing
 
         raise
     variables = dict(variable.split("=", 1) for variable in environment)

@@ -1,59 +1,28 @@
 """Options of ``headrace verify`` about its target."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
 from headrace import OptionsError
-from headrace_cli.options.names import WithoutOption
-from headrace_cli.options.option_groups import DEFAULT_FEED, FeedOption, PromiseOption
-from headrace_sim.deliveries import FeedSource
-from headrace_sim.spark.declares import Declares
+from headrace_cli.options.option_groups import DEFAULT_FEED, SPARK, FeedOption, PromiseOption, WithoutOption
+
+if TYPE_CHECKING:
+    from headrace_sim.spark.declares import Declares
 
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
     """The target besides its name, and what is declared of it."""
 
-    versions: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--version",
-            metavar="TARGET",
-            help="Another version of a pipeline, which an operator may deploy while it runs; repeat for more. Of a Spark job: the"
-            " version before, from whose checkpoint it goes on.",
-        ),
-    ] = None
-    feed: FeedOption = DEFAULT_FEED
+    PANEL: ClassVar = "General"
+
     promise: PromiseOption = None
-    without: WithoutOption = None
-    allow_unknown: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME,...",
-            help="Invariants and promises allowed to go unexercised, or [bold]all[/] invariants. Without timers, nothing can"
-            " exercise S8, S9 and L1. [bold]growth[/]: state may stay that nothing cleans up. The report lists them.",
-        ),
-    ] = ""
-    schema: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--schema",
-            metavar="[PARAM=]COLUMNS",
-            help="Columns of the input of a Spark job, such as 'word STRING, at TIMESTAMP'. The target is then a foreachBatch"
-            " function, or a function that starts a query.",
-        ),
-    ] = None
-    sample: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--sample",
-            metavar="[NAME=]FILE",
-            help="Spark jobs: a file of real input (JSON Lines, CSV with a header, Parquet) instead of drawn rows; of several"
-            " sources, each by its name.",
-        ),
-    ] = None
+    feed: FeedOption = DEFAULT_FEED
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if something is undeclared, too.")] = (
+        False
+    )
     allow: Annotated[
         str,
         typer.Option(
@@ -64,24 +33,66 @@ class TargetOptions:
             " leaves out for an error).",
         ),
     ] = ""
+    allow_unknown: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...",
+            help="Invariants and promises allowed to go unexercised, or [bold]all[/] invariants. Without timers, nothing can"
+            " exercise S8, S9 and L1. [bold]growth[/]: state may stay that nothing cleans up. The report lists them.",
+        ),
+    ] = ""
+    versions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--version",
+            metavar="TARGET",
+            help="Another version of a pipeline, which an operator may deploy while it runs; repeat for more. Of a Spark job: the"
+            " version before, from whose checkpoint it goes on.",
+        ),
+    ] = None
+    without: WithoutOption = None
+    schema: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--schema",
+            metavar="[PARAM=]COLUMNS",
+            rich_help_panel=SPARK,
+            help="Columns of the input of a Spark job, such as 'word STRING, at TIMESTAMP'. The target is then a foreachBatch"
+            " function, or a function that starts a query.",
+        ),
+    ] = None
+    sample: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sample",
+            metavar="[NAME=]FILE",
+            rich_help_panel=SPARK,
+            help="Spark jobs: a file of real input (JSON Lines, CSV with a header, Parquet) instead of drawn rows; of several"
+            " sources, each by its name.",
+        ),
+    ] = None
     duplicates: Annotated[
-        bool, typer.Option("--duplicates", help="Spark jobs: the source may deliver a row twice.")
+        bool,
+        typer.Option(
+            "--duplicates", rich_help_panel=SPARK, help="Spark jobs: the source may deliver a row twice."
+        ),
     ] = False
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if something is undeclared, too.")] = (
-        False
-    )
     keys: Annotated[
         list[str] | None,
         typer.Option(
             "--keys",
             metavar="TABLE=COLUMN,...",
+            rich_help_panel=SPARK,
             help="Sinks: the columns by which a connector of df.write that is not known writes to a table; none: it adds rows.",
         ),
     ] = None
 
     @property
-    def meant(self) -> Declares:
+    def meant(self) -> "Declares":
         """The declarations on the command line, besides those of its module."""
+        from headrace_sim.deliveries import FeedSource
+        from headrace_sim.spark.declares import Declares
+
         return Declares(source=FeedSource(once=False if self.duplicates else None))
 
     @property

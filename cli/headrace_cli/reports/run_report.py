@@ -12,7 +12,8 @@ import msgspec
 from rich.console import Console
 
 from headrace import MAX_TIME, SECOND, Pipeline
-from headrace_cli.runs.hosts import HostName, HostOptions, HostRun
+from headrace_cli.options.run_options import HostName
+from headrace_cli.runs.hosts import HostOptions, HostRun
 from headrace_cli.runs.jobs import Job
 from headrace_cli.runs.output_file import output_lines
 from headrace_cli.terminal.documents import invariants_document, progress_document

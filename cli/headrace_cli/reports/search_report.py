@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from headrace_cli.options.scope_options import result_words, scope_document, scope_lines
+from headrace_cli.reports.scope_report import result_words, scope_document, scope_lines
 from headrace_cli.reports.stated import print_hint, print_proposals, stated_document
 from headrace_cli.reports.unseen import print_unreached, print_unseen, unseen_document
 from headrace_cli.terminal.documents import failure_document, finding_document, invariants_document

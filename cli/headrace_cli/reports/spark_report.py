@@ -180,7 +180,7 @@ _ALONE = "Run once, without failures. Whether that run is right, nobody said"
 
 def _proposals(part: "QuerySearch") -> tuple[Proposal, ...]:
     """Return what could be promised of a query, if nothing is."""
-    from headrace_properties.spark_jobs.proposals import proposals  # noqa: PLC0415  it needs PySpark
+    from headrace_properties.spark_jobs.proposals import proposals
 
     report = part.report
     is_proposed = report is not None and report.is_run and not part.target.promises
@@ -200,7 +200,7 @@ def _verdicts(part: "QuerySearch", asked: Mapping[str, str]) -> dict[str, Verdic
 
 
 def _print_input(console: Console, finding: Finding, feed: "Feed") -> None:
-    from headrace_properties.spark_jobs.smaller_feeds import narrowed  # noqa: PLC0415
+    from headrace_properties.spark_jobs.smaller_feeds import narrowed
 
     for number, rows in enumerate(narrowed(feed, finding.trial.kept)):
         for row in rows:

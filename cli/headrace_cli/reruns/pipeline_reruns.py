@@ -9,6 +9,7 @@ from rich.console import Console
 from headrace import HeadraceError, HistoryFormatError
 from headrace.histories import header_of
 from headrace.history import History
+from headrace_cli.reports.pictures import print_story, save_pictures, story_document
 from headrace_cli.reruns.moments import Until, cut, measure, print_rates, print_until
 from headrace_cli.reruns.reruns import ReplayOptions, Rerun
 from headrace_cli.targets.loading import load_target
@@ -175,7 +176,9 @@ class _Run:
             "fault_schedule": self.trial.plan.describe(),
             "invariants": invariants_document(self.verdicts),
         }
-        document |= self.options.showing.document(self.history, self.verdicts, self.said.target.deployed)
+        document |= story_document(
+            self.options.showing, self.history, self.verdicts, self.said.target.deployed
+        )
         more = {"until": self.until, "failure_rates": self.rates}
         return document | {name: value for name, value in more.items() if value is not None}
 
@@ -187,7 +190,7 @@ class _Run:
             print_error(console, self.error, sound=self.said.target.protocol is SOUND)
         showing = self.options.showing
         if self.history:
-            showing.print_story(console, self.history, self.verdicts, self.said.target.deployed)
+            print_story(showing, console, self.history, self.verdicts, self.said.target.deployed)
         elif self.options.until is not None or showing.explain or showing.pictures:
             print_heading(console, f"The run stopped with an error: {_NO_STORY}")
         if self.until is not None:
@@ -212,8 +215,14 @@ class _Run:
         if self.history:
             name, deployed = self.said.target.name, self.said.target.deployed
             words = {"title": name, "subtitle": self.said.subtitle}
-            self.options.showing.save(
-                files, self.history, self.verdicts, **words, rates=self.rates, pipelines=deployed
+            save_pictures(
+                self.options.showing,
+                files,
+                self.history,
+                self.verdicts,
+                **words,
+                rates=self.rates,
+                pipelines=deployed,
             )
             header = header_of(deployed, SIMULATED, self.trial.plan.options.engine)
             write_history(files, self.options.history, self.history, header)

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from headrace_cli.reports.pictures import Showing
+from headrace_cli.options.showing import Showing
 from headrace_cli.terminal.exit import ExitCode
 from headrace_cli.terminal.files import OutputFiles
 from headrace_cli.terminal.render import print_result

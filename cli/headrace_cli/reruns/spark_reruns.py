@@ -38,10 +38,10 @@ def rerun_spark(
         HistoryFormatError: the file has implausible numbers.
         HeadraceError: the job is not there, or PySpark is missing.
     """
-    from headrace_sim.spark.pyspark_versions import LET_THROUGH  # noqa: PLC0415  it needs PySpark
+    from headrace_sim.spark.pyspark_versions import LET_THROUGH
 
     loaded = _loaded(source, trial, options, (replay.versions or {}).get(LET_THROUGH, ""))
-    from headrace_properties.query_search import Again  # noqa: PLC0415  it needs PySpark
+    from headrace_properties.query_search import Again
 
     again, showing = Again(replay, trial, replace(loaded, limits=options.limits)), options.showing
     if again.wrong:
@@ -74,7 +74,7 @@ def _loaded(
 ) -> "SparkTarget":
     """Load a target, or run the program that starts it, whose surroundings last as long as the command."""
     seed = trial.feed_seed
-    from headrace_properties.spark_jobs.laboratory import laboratory_on  # noqa: PLC0415
+    from headrace_properties.spark_jobs.laboratory import laboratory_on
 
     is_real = isinstance(trial, SinkTrial) and bool(trial.spark)
     lets = let_through.split(", ") if let_through else ()
@@ -84,10 +84,10 @@ def _loaded(
             source.name, source.schemas, source.feed, seed, samples=source.samples,
             laboratory=engine, version=source.version,
         )  # fmt: skip
-    from headrace_properties.spark_jobs.programs import ProgramInput, program_of  # noqa: PLC0415
-    from headrace_properties.spark_jobs.upgrades import earlier_of_program  # noqa: PLC0415
-    from headrace_properties.spark_trials import in_laboratory, read_program  # noqa: PLC0415
-    from headrace_sim.spark.client.scripts import surroundings  # noqa: PLC0415
+    from headrace_properties.spark_jobs.programs import ProgramInput, program_of
+    from headrace_properties.spark_jobs.upgrades import earlier_of_program
+    from headrace_properties.spark_trials import in_laboratory, read_program
+    from headrace_sim.spark.client.scripts import surroundings
 
     assert options.context is not None
     script = script_of(source.name, source.arguments, options.environment, source.stand_ins)
@@ -125,7 +125,7 @@ def _save(
     """Save the page with both runs, if it is asked for."""
     if path is None:
         return
-    from headrace_properties.spark_jobs.side_by_side import side_by_side_html  # noqa: PLC0415  it needs PySpark
+    from headrace_properties.spark_jobs.side_by_side import side_by_side_html
 
     said = "Nothing is violated." if finding is None else f"{finding.kind.title}: {finding}"
     runs, difference = (explanation.runs, explanation.difference) if explanation else ((), ())

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 from headrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
-from headrace_cli.terminal.exit import WrongOptionError
+from headrace_cli.terminal.usage_errors import WrongOptionError
 
 if TYPE_CHECKING:
     from headrace.spark.jobs.supervision import Status

@@ -4,7 +4,6 @@ To add a host: write such a function, and enter it in `HOSTS`. What it gives is 
 `headrace_properties.user_code.comparison.same_output`, so it must be the whole output, each record as often as it went outside.
 """
 
-import enum
 import signal
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +12,11 @@ from dataclasses import dataclass, field
 from headrace import SECOND, ComputationProgress, Pipeline
 from headrace.histories import Header, header_of
 from headrace.history import Event, FaultStruck, History
-from headrace_cli.terminal.exit import WrongOptionError
+from headrace_cli.options.run_options import HostName
 from headrace_cli.terminal.files import SIMULATED
 from headrace_cli.terminal.live_progress import RunProgress
 from headrace_cli.terminal.signals import stop_requested
+from headrace_cli.terminal.usage_errors import WrongOptionError
 from headrace_properties.checkers import Judge, engine_checkers, judge
 from headrace_properties.checkers.drops import DropCounter
 from headrace_properties.explain.progress_counter import ProgressCounter
@@ -51,14 +51,6 @@ _BATCH_EVENTS = 12_000
 _MOST_INTERVALS = 4
 """Choice: each key interval has a part of that cost, and cores beyond these would wait for the keys with most records."""
 _CLOCK_US = SECOND // 10
-
-
-class HostName(enum.StrEnum):
-    """The values of ``--on`` and ``--compare``."""
-
-    SIM = "sim"
-    SPARK = "spark"
-    REFERENCE = "reference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +224,7 @@ def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress:
     """
     _refuse_faults("spark", options)
     try:
-        from headrace import spark as host  # noqa: PLC0415  an extra, and slow to import
+        from headrace import spark as host
     except ImportError as error:
         raise WrongOptionError("--on spark", str(error), "Or run it on sim or reference") from error
     progress.advance(0.0, "starting Spark")

@@ -29,6 +29,7 @@ import msgspec
 from headrace import MILLISECOND, CodecError, HeadraceError, Pipeline
 from headrace.api.json_text import JsonError, encoding_problem, read_json, repeated_name
 from headrace.api.time import is_timestamp
+from headrace_cli.options.run_options import InputOptions
 from headrace_sim import Feed, FeedBuilder
 
 _GAP_US = MILLISECOND
@@ -50,23 +51,6 @@ class InputError(HeadraceError):
     def __str__(self) -> str:
         """State the place and the problem."""
         return f"{self.path}{f', line {self.line}' if self.line else ''}: {self.problem}"
-
-
-@dataclass(frozen=True, slots=True)
-class InputOptions:
-    """The way to read the lines.
-
-    Attributes:
-        stream: where records go that do not say; ``None``: the first injector's first output.
-        key_field: field of the value that is the record's own key; ``None``: the line says, or the key is empty.
-        timestamp_field: field of the value that is the timestamp; ``None``: the line is an envelope that says.
-        slack_us: the low watermark is so far behind the newest timestamp; ``None``: it waits for the end.
-    """
-
-    stream: str | None = None
-    key_field: str | None = None
-    timestamp_field: str | None = None
-    slack_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

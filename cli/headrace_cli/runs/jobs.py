@@ -11,9 +11,10 @@ from pathlib import Path
 
 from headrace import Pipeline
 from headrace_cli.options.option_groups import DEFAULT_FEED
-from headrace_cli.runs.input_file import InputOptions, read_input
+from headrace_cli.options.run_options import InputOptions
+from headrace_cli.runs.input_file import read_input
 from headrace_cli.targets.loading import load_pipeline, load_promises, load_target
-from headrace_cli.terminal.exit import WrongOptionError
+from headrace_cli.terminal.usage_errors import WrongOptionError
 from headrace_properties.promises import Promise
 from headrace_scenarios.shipped import JOBS, SHORT_NAMES, JobInput
 

@@ -151,7 +151,7 @@ def is_spark_job(name: str) -> bool:
         return True
     if not inspect.isfunction(target):
         return False
-    from headrace_sim.spark.client.parameters import takes_sessions_alone  # noqa: PLC0415  seldom needed
+    from headrace_sim.spark.client.parameters import takes_sessions_alone
 
     named = "spark" in inspect.signature(target).parameters
     return (named or speaks_of_spark) and takes_sessions_alone(target)
@@ -177,7 +177,7 @@ def _speaks_of_spark(module_name: str) -> bool:
 
 def _without_java() -> AbstractContextManager[object]:
     """Give a module a session without Java, if it gets one when it is imported."""
-    from headrace_sim.spark.client.sessions import ModuleSession, connected  # noqa: PLC0415
+    from headrace_sim.spark.client.sessions import ModuleSession, connected
 
     return connected(ModuleSession())
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from headrace import Pipeline
-from headrace_cli.options.names import invariants_named, names_of
-from headrace_cli.options.option_groups import DEFAULT_FEED
+from headrace_cli.options.names import invariants_named
+from headrace_cli.options.option_groups import DEFAULT_FEED, names_of
 from headrace_cli.options.target_options import TargetOptions
 from headrace_cli.targets.loading import load_named, load_target, picked
 from headrace_properties.pipeline_target import Search
@@ -55,10 +55,10 @@ def spark_trials(
         return dataclasses.replace(target, promises=promises, limits=limits).declaring(options.meant)
 
     target = target_of(search.seed)
-    from headrace_properties.query_search import QuerySearch  # noqa: PLC0415
-    from headrace_properties.spark_jobs.laboratory import batches_and_server  # noqa: PLC0415
-    from headrace_properties.spark_jobs.named_targets import causes_named  # noqa: PLC0415
-    from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
+    from headrace_properties.query_search import QuerySearch
+    from headrace_properties.spark_jobs.laboratory import batches_and_server
+    from headrace_properties.spark_jobs.named_targets import causes_named
+    from headrace_properties.spark_trials import SparkTrials
 
     source = spark_source(name, schemas, options.feed, target.keys, samples)
     source = structs.replace(source, version=options.version, **batches_and_server(laboratory))
@@ -93,9 +93,9 @@ def program_trials(
         HeadraceError: The program is not there, starts no query, or does something that is refused.
 
     """
-    from headrace_properties.spark_jobs.named_targets import causes_named, keys_named  # noqa: PLC0415
-    from headrace_properties.spark_jobs.programs import ProgramInput  # noqa: PLC0415
-    from headrace_properties.spark_trials import TrialOptions, trials_of_program  # noqa: PLC0415
+    from headrace_properties.spark_jobs.named_targets import causes_named, keys_named
+    from headrace_properties.spark_jobs.programs import ProgramInput
+    from headrace_properties.spark_trials import TrialOptions, trials_of_program
 
     names = names_of(options.allow)
     program_input = ProgramInput(
@@ -148,11 +148,11 @@ def load_spark_target(
 
     """
     try:
-        from headrace_properties.spark_jobs.named_targets import hosted_target, keys_named, spark_target_on  # noqa: PLC0415
-        from headrace_properties.spark_jobs.upgrades import Earlier  # noqa: PLC0415
-        from headrace_sim.spark.client.sessions import ModuleSession, connected  # noqa: PLC0415
+        from headrace_properties.spark_jobs.named_targets import hosted_target, keys_named, spark_target_on
+        from headrace_properties.spark_jobs.upgrades import Earlier
+        from headrace_sim.spark.client.sessions import ModuleSession, connected
     except ModuleNotFoundError:
-        import headrace.spark  # noqa: F401, PLC0415  it says which packages are missing
+        import headrace.spark  # noqa: F401  it says which packages are missing
 
         raise
     with connected(ModuleSession()):  # for modules that get a session when they are imported

@@ -7,17 +7,13 @@ the work if possible; after the work it is reported, and hides nothing of the re
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from headrace import HeadraceError
 from headrace.histories import Header, save_history
 from headrace.history import Event
-from headrace_cli.terminal.exit import ExistingFileError, ExitCode, UnwritableFileError, print_stop
+from headrace_cli.terminal.exit import ExitCode, print_stop
+from headrace_cli.terminal.usage_errors import ExistingFileError, UnwritableFileError
 from headrace_properties.whole_files import is_device, write_whole
-
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that already exist.")]
 
 
 class OutputFiles:
@@ -101,16 +97,10 @@ def write_bytes(data: bytes) -> Callable[[Path], object]:
     return lambda path: path.write_bytes(data)
 
 
-HISTORY = "--history"
 SIMULATED = "the simulated cluster"
-
-HistoryOption = Annotated[
-    Path | None,
-    typer.Option(HISTORY, metavar="FILE.jsonl", help="Save what happened, for [bold]headrace check[/]."),
-]
 
 
 def write_history(files: OutputFiles, path: Path | None, history: Iterable[Event], header: Header) -> None:
     """Write a History if requested; a file that cannot be written is reported, and the result is still shown."""
     if path is not None:
-        files.write(path, HISTORY, lambda place: save_history(place, history, header))
+        files.write(path, "--history", lambda place: save_history(place, history, header))

@@ -92,7 +92,7 @@ def _text(raw: _Descriptor, before: TextIO | None, *, line_buffering: bool) -> T
 
 
 def _stop(reason: str) -> None:
-    from headrace_cli.terminal.exit import ExitCode  # noqa: PLC0415  costly, and seldom needed
+    from headrace_cli.terminal.exit import ExitCode
 
     sys.stderr.write(f"Error: {reason}\n")
     raise SystemExit(ExitCode.WRONG_USE)

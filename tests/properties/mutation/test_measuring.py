@@ -7,7 +7,7 @@ from functools import cache, partial
 
 import pytest
 
-from headrace_cli.commands.mutate import load_application
+from headrace_cli.actions.mutate_action import load_application
 from headrace_properties.mutation import judge, survey
 from headrace_properties.mutation.judge import (
     ChangedRunError,

@@ -1,48 +1,11 @@
-"""``--search exhaustive``: its scope on the command line, and its progress, for people and as JSON."""
+"""What ``--search exhaustive`` reports of its scope and its progress, for people and as JSON."""
 
-from dataclasses import dataclass
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from headrace import Pipeline
 from headrace_cli.terminal.documents import fields_of
 from headrace_cli.terminal.render import counted
-from headrace_properties.search.scope import USUAL_KINDS, Exploration, Scope, small_cluster
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeOptions:
-    """The scope of an exhaustive search."""
-
-    records: Annotated[
-        int, typer.Option(min=0, help="Exhaustive, lineage: keep this many of the input's first records.")
-    ] = 3
-    faults: Annotated[
-        int, typer.Option(min=0, help="Exhaustive, lineage: maximum number of faults in a run.")
-    ] = 1
-    delays: Annotated[
-        int, typer.Option(min=0, help="Exhaustive: maximum number of arrivals in a run that others overtake.")
-    ] = 2
-    workers: Annotated[int, typer.Option(min=1, help="Exhaustive, lineage: number of workers.")] = 2
-    fault_kinds: Annotated[
-        str,
-        typer.Option(
-            "--fault-kinds",
-            metavar="KIND,...",
-            help="Kinds of faults to try; lineage: only crash, drop, cut.",
-        ),
-    ] = ",".join(USUAL_KINDS)
-
-    @property
-    def scope(self) -> Scope:
-        """The scope in the search's own type.
-
-        Raises:
-            OptionsError: there is no fault of that kind.
-        """
-        kinds = tuple(kind.strip() for kind in self.fault_kinds.split(",") if kind.strip())
-        return Scope(self.records, self.faults, self.delays, kinds, small_cluster(self.workers))
+from headrace_properties.search.scope import Exploration
 
 
 def result_words(exploration: Exploration) -> str:
