@@ -25,7 +25,7 @@ VERSION = tuple(map(int, RELEASE.split(".")))
 """``(4, 3)``."""
 
 
-def _found(module: str, name: str = "", otherwise: Any = None) -> Any:
+def _member(module: str, name: str = "", otherwise: Any = None) -> Any:
     """Return a module of PySpark's, or what it holds; something else where this release lacks it."""
     try:
         whole = import_module(f"pyspark.{module}")
@@ -36,14 +36,14 @@ def _found(module: str, name: str = "", otherwise: Any = None) -> Any:
 
 VARIANTS: tuple[type[t.DataType], ...] = (t.VariantType,) if hasattr(t, "VariantType") else ()
 """VARIANT, which 3.5 does not have."""
-NO_SUCH_SETTING: Any = _found("errors", "SparkNoSuchElementException", errors.UnsupportedOperationException)
+NO_SUCH_SETTING: Any = _member("errors", "SparkNoSuchElementException", errors.UnsupportedOperationException)
 """What ``spark.conf.get`` raises for a name without a value."""
-rdd: Any = _found("core.rdd") or _found("rdd")
+rdd: Any = _member("core.rdd") or _member("rdd")
 """The module of RDDs."""
-PythonEvalType: Any = _found("util" if VERSION >= (4, 0) else "rdd", "PythonEvalType")
+PythonEvalType: Any = _member("util" if VERSION >= (4, 0) else "rdd", "PythonEvalType")
 _CONVERSION = "sql.conversion" if VERSION >= (4, 0) else "sql.connect.conversion"
-_LocalDataToArrow = _found(_CONVERSION, "LocalDataToArrowConversion")
-_ArrowToRows = _found(_CONVERSION, "ArrowTableToRowsConversion")
+_LocalDataToArrow = _member(_CONVERSION, "LocalDataToArrowConversion")
+_ArrowToRows = _member(_CONVERSION, "ArrowTableToRowsConversion")
 
 # Java's own classes, in the laboratory.
 
@@ -64,13 +64,13 @@ def java_sessions(jvm: Any) -> Any:
 
 _PHASES = "PRE_INIT CREATED INITIALIZED DATA_PROCESSED TIMER_PROCESSED CLOSED"
 _PROCESSOR, _CLIENT = "sql.streaming.stateful_processor", "sql.streaming.stateful_processor_api_client"
-state_messages = _found("sql.streaming.proto.StateMessage_pb2")
-StatefulProcessorApiClient = _found(_CLIENT, "StatefulProcessorApiClient", object)
-StatefulProcessorHandleState = _found(_CLIENT, "StatefulProcessorHandleState", Enum("Phases", _PHASES))
-FuncMode = _found("sql.streaming.stateful_processor_util", "TransformWithStateInPandasFuncMode")
-UdfUtils = _found("sql.streaming.stateful_processor_util", "TransformWithStateInPandasUdfUtils")
+state_messages = _member("sql.streaming.proto.StateMessage_pb2")
+StatefulProcessorApiClient = _member(_CLIENT, "StatefulProcessorApiClient", object)
+StatefulProcessorHandleState = _member(_CLIENT, "StatefulProcessorHandleState", Enum("Phases", _PHASES))
+FuncMode = _member("sql.streaming.stateful_processor_util", "TransformWithStateInPandasFuncMode")
+UdfUtils = _member("sql.streaming.stateful_processor_util", "TransformWithStateInPandasUdfUtils")
 _STATE_CLASSES = ("ListState", "MapState", "StatefulProcessorHandle", "ValueState")
-PROCESSOR_STATE = tuple(found for name in _STATE_CLASSES if (found := _found(_PROCESSOR, name)))
+PROCESSOR_STATE = tuple(kind for name in _STATE_CLASSES if (kind := _member(_PROCESSOR, name)))
 """The classes of PySpark's by which a stateful processor reaches its state."""
 
 

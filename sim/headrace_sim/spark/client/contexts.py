@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, Self
 from unittest.mock import patch
@@ -159,11 +159,9 @@ def contexts_without_spark(session: Callable[[], Any]) -> Iterator[None]:
         current = session()
         self.__class__, self.__dict__ = type(current), current.__dict__
 
-    def get_or_create(conf: Any = None) -> SparkContext:
-        return SparkContext(conf=conf)
-
-    with ExitStack() as patches:
-        patches.enter_context(patch.object(SparkContext, "__init__", set_up))
-        patches.enter_context(patch.object(SparkContext, "getOrCreate", staticmethod(get_or_create)))
-        patches.enter_context(patch.object(SparkSession, "__init__", become_session))
+    with (
+        patch.object(SparkContext, "__init__", set_up),
+        patch.object(SparkContext, "getOrCreate", staticmethod(lambda conf=None: SparkContext(conf=conf))),
+        patch.object(SparkSession, "__init__", become_session),
+    ):
         yield

@@ -95,11 +95,11 @@ def noted(analyze: Callable[[LogicalPlan, Any], None]) -> Iterator[None]:
         if _MAKES_FRAMES is dataframe.DataFrame:
             original = dataframe.DataFrame.__init__
 
-            def made(self: Any, plan: LogicalPlan, session: Any) -> None:
+            def init(self: Any, plan: LogicalPlan, session: Any) -> None:
                 original(self, plan, session)
                 analyze(plan, session)
 
-            patches.enter_context(patch.object(dataframe.DataFrame, "__init__", made))
+            patches.enter_context(patch.object(dataframe.DataFrame, "__init__", init))
         else:
 
             def with_plan(plan: LogicalPlan, session: Any) -> Any:
@@ -127,7 +127,7 @@ def _as_classic() -> Iterator[None]:
 def _posing_as(classic: type, own: Any) -> Callable[[Any, str], Any]:
     original = own.__getattribute__
 
-    def found(self: Any, name: str) -> Any:
+    def get(self: Any, name: str) -> Any:
         return classic if name == "__class__" else original(self, name)
 
-    return found
+    return get

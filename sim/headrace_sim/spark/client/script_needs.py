@@ -14,7 +14,7 @@ import importlib.machinery
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, Self
@@ -208,8 +208,7 @@ def settings_watched() -> Iterator[dict[str, str]]:
                 _note(missed, name, caller)
             raise
 
-    with ExitStack() as patches:
-        patches.enter_context(patch.object(kind, "__getitem__", get))
+    with patch.object(kind, "__getitem__", get):
         yield missed
 
 

@@ -177,11 +177,11 @@ class _Pickler:
 
 
 def _noting_places(original: Callable[..., None]) -> Callable[..., None]:
-    def made(self: LogicalPlan, *args: Any, **options: Any) -> None:
+    def init(self: LogicalPlan, *args: Any, **options: Any) -> None:
         original(self, *args, **options)
         PLACES[self._plan_id] = users_place()
 
-    return made
+    return init
 
 
 def _analyze(plan: LogicalPlan, session: Any) -> None:
@@ -206,13 +206,13 @@ def _java_frame(_frame: Any) -> Any:
 def _refusing(original: Callable[..., None]) -> Callable[..., None]:
     """Hear of what PySpark's client itself does not have: code may catch that error, which classic Spark would not raise."""
 
-    def made(self: Any, *args: Any, **options: Any) -> None:
+    def init(self: Any, *args: Any, **options: Any) -> None:
         original(self, *args, **options)
         if str(self).startswith("[UNSUPPORTED_SIGNATURE]"):
             return  # any Spark raises it, and catches it: type hints of a UDF that say nothing of pandas
         raise CannotFollowError(f"a call that Spark Connect lacks ({self})", users_place(), _REMEDY)
 
-    return made
+    return init
 
 
 def _called(function: UserDefinedFunction, *columns: Any, **named: Any) -> Any:

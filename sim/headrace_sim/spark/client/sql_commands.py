@@ -1,7 +1,7 @@
 """`spark.sql` in a session of this process: what PySpark's client sends, read; and what comes back."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -68,8 +68,8 @@ def sql_command(command: Any, queries: Queries, place: str) -> SqlCommand:
         return SqlCommand(relation.sql, place, queries)
     references = [reference.subquery_alias for reference in relation.with_relations.references]
     own = {alias.alias.lower(): alias.input for alias in references}
-    views = queries.with_views(partial(_own, own, queries.view))
-    return SqlCommand(relation.with_relations.root.sql, place, views)
+    views = partial(_own, own, queries.view)
+    return SqlCommand(relation.with_relations.root.sql, place, replace(queries, view=views))
 
 
 def counts_of(change: Statement, affected: Affected) -> dict[str, int]:

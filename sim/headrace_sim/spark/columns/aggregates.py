@@ -81,10 +81,6 @@ def _mean(kind: t.DataType) -> t.DataType:
     return t.DoubleType()
 
 
-def _average(values: list[Any]) -> Any:
-    return average(values) if isinstance(values[0], Decimal) else sum(values) / len(values)
-
-
 def _spread(*, of_sample: bool, root: bool) -> AggregateFunction:
     """Return a variance, or its root: of a sample, that of one value is null."""
 
@@ -117,7 +113,10 @@ AGGREGATES: dict[str, AggregateFunction] = {
     "any_value": AggregateFunction(_same, lambda values: values[0], takes_nulls=True),
     # Exact: Spark's sketch is wrong by a few percent of many values, and hardly ever of the few that are tried.
     "approx_count_distinct": AggregateFunction(_long, len, nullable=False, distinct=True),
-    "avg": AggregateFunction(_mean, _average, needs_numbers=True),
+    "avg": AggregateFunction(
+        _mean, lambda values: average(values) if isinstance(values[0], Decimal) else sum(values) / len(values),
+        needs_numbers=True,
+    ),
     **dict.fromkeys(("bool_and", "every"), AggregateFunction(_truth, all)),
     **dict.fromkeys(("bool_or", "some"), AggregateFunction(_truth, any)),
     "collect_list": AggregateFunction(_list_of, list, nullable=False),

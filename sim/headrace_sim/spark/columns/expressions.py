@@ -246,21 +246,13 @@ class _Binder:
     def _time_of_window(self, node: Recorded) -> Bound:
         return replace(time_of(self.bind(node.args[0])), name="window_time")
 
-    def _negate(self, node: Recorded) -> Bound:
-        inner = self.bind(node.args[0])
-        return lifted(node, inner.type, fitting(inner.type, operator.neg), number(inner, node))
-
-    def _absolute(self, node: Recorded) -> Bound:
-        inner = self.bind(node.args[0])
-        return lifted(node, inner.type, fitting(inner.type, abs), number(inner, node))
+    def _of_number(self, node: Recorded) -> Bound:
+        inner, function = self.bind(node.args[0]), abs if node.name == "abs" else operator.neg
+        return lifted(node, inner.type, fitting(inner.type, function), number(inner, node))
 
     def _is_null(self, node: Recorded) -> Bound:
-        value = self.bind(node.args[0]).value
-        return Bound(shown(node), t.BooleanType(), False, lambda row: value(row) is None)
-
-    def _is_not_null(self, node: Recorded) -> Bound:
-        value = self.bind(node.args[0]).value
-        return Bound(shown(node), t.BooleanType(), False, lambda row: value(row) is not None)
+        value, wanted = self.bind(node.args[0]).value, node.name in {"isNull", "isnull"}
+        return Bound(shown(node), t.BooleanType(), False, lambda row: (value(row) is None) is wanted)
 
     def _is_in(self, node: Recorded) -> Bound:
         tested = self.bind(node.args[0])
@@ -413,9 +405,9 @@ class _Binder:
                 raise CannotFollowError(what, node.place, f"Cast it to {wanted}, or compute it in Python")
         arguments = [as_type(inner, kind, node) for inner, kind in pairs]
 
-        def call(*inputs: Any) -> Any:
+        def call(*values: Any) -> Any:
             try:
-                return function.call(*inputs)
+                return function.call(*values)
             except NotSimulatedError as error:
                 what = f"{node.name}() with {error}"
                 raise CannotFollowError(what, node.place, "Compute it in Python") from error
@@ -446,7 +438,7 @@ class _Binder:
         keys, items = all_alike(parts[::2], node), all_alike(parts[1::2], node)
         kind = t.MapType(keys[0].type, items[0].type, any(item.nullable for item in items))
 
-        def made(row: Any) -> dict[Any, Any]:
+        def value(row: Any) -> dict[Any, Any]:
             entries = [(key.value(row), item.value(row)) for key, item in zip(keys, items, strict=True)]
             pairs = dict(entries)
             if None in pairs:
@@ -456,7 +448,7 @@ class _Binder:
                 raise SparkRuntimeException(message=f"[DUPLICATED_MAP_KEY] {shown(node)}: {problem}")
             return pairs
 
-        return Bound(shown(node), kind, False, made)
+        return Bound(shown(node), kind, False, value)
 
     def _is_nan(self, node: Recorded) -> Bound:
         value = number(self.bind(node.args[0]), node).value
@@ -546,7 +538,7 @@ def _mismatch(node: Recorded, inner: Bound, problem: str) -> AnalysisException:
 
 def _avro_arguments(node: Recorded) -> tuple[str, str]:
     """Return the schema and the mode of a call of ``from_avro``."""
-    schema, *options = (named.args[0] if isinstance(named, Recorded) else named for named in node.args[1:])
+    schema, *options = (each.args[0] if isinstance(each, Recorded) else each for each in node.args[1:])
     flat = [each.args[0] if isinstance(each, Recorded) else each for each in (options[0] if options else ())]
     named = dict(zip(flat[::2], flat[1::2], strict=True))
     if set(named) - {"mode"}:
@@ -615,9 +607,9 @@ def _arithmetic(function: Callable[[Any, Any], Any]) -> Callable[[Recorded, Boun
 def _of_decimals(node: Recorded, left: Bound, right: Bound) -> Bound:
     type_of, operation = OPERATIONS[node.name]
     kinds = [
-        as_decimal(bound.type, operands if isinstance(operands, int) else None)
+        as_decimal(bound.type, value if isinstance(value, int) else None)
         for bound, argument in zip((left, right), node.args, strict=True)
-        for operands in (
+        for value in (
             argument.args[0] if isinstance(argument, Recorded) and argument.name == "lit" else argument,
         )
     ]
@@ -709,14 +701,14 @@ def _element(values: list[Any], place: int) -> Any:
 
 
 _METHODS: dict[str, Callable[[_Binder, Recorded], Bound]] = {
-    "abs": _Binder._absolute, "apply": _Binder._item, "array": _Binder._array, "array_contains": _Binder._contains,
+    "abs": _Binder._of_number, "apply": _Binder._item, "array": _Binder._array, "array_contains": _Binder._contains,
     "array_sort": _Binder._sorted, "as": _Binder._alias, "cast": _Binder._cast, "coalesce": _Binder._coalesce,
     "col": _Binder._name, "concat": _Binder._concat, "concat_ws": _Binder._joined, "current_date": _Binder._now,
     "current_timestamp": _Binder._now, "element_at": _Binder._element, "field": _Binder._field_at,
     "from_avro": _Binder._from_avro, "input_file_name": _Binder._file,
     "from_json": _Binder._from_json, "greatest": _Binder._extreme, "isin": _Binder._is_in, "isnan": _Binder._is_nan,
-    "isNotNull": _Binder._is_not_null, "isnotnull": _Binder._is_not_null, "isNull": _Binder._is_null,
-    "isnull": _Binder._is_null, "least": _Binder._extreme, "lit": _Binder._lit, "map": _Binder._map, "negate": _Binder._negate,
+    **dict.fromkeys(("isNotNull", "isNull", "isnotnull", "isnull"), _Binder._is_null),
+    "least": _Binder._extreme, "lit": _Binder._lit, "map": _Binder._map, "negate": _Binder._of_number,
     "not": _Binder._logical_not, "now": _Binder._now, "otherwise": _Binder._case, "size": _Binder._size,
     "sort_array": _Binder._sorted, "struct": _Binder._struct, "substr": _Binder._substring, "substring": _Binder._substring,
     "to_json": _Binder._to_json, LAMBDA_VARIABLE: _Binder._variable, USER_FUNCTION: _Binder._user_function, "when": _Binder._case,
@@ -739,9 +731,9 @@ def _known(decisive: bool) -> Callable[[t.ArrayType, Bound], tuple[t.DataType, C
 
 _OVER_ITEMS: dict[str, Callable[[t.ArrayType, Bound], tuple[t.DataType, Callable[..., Any], bool]]] = {
     "exists": _known(decisive=True),
-    "filter": lambda kind, _made: (kind, lambda items, results: [*compress(items, results)], False),
+    "filter": lambda kind, _bound: (kind, lambda items, results: [*compress(items, results)], False),
     "forall": _known(decisive=False),
-    "transform": lambda _kind, made: (t.ArrayType(made.type, made.nullable), lambda _items, results: results, False),
+    "transform": lambda _kind, bound: (t.ArrayType(bound.type, bound.nullable), lambda _items, results: results, False),
 }  # fmt: skip
 """What a function over items gives: its type, its value from items and results, and whether it may be null."""
 _METHODS.update(dict.fromkeys(_OVER_ITEMS, _Binder._over_items))

@@ -340,14 +340,14 @@ def _named_struct(reader: _Reader, tree: exp.Expr, arguments: list[Any]) -> Reco
 
 _SPECIAL: dict[str, Callable[[_Reader, exp.Expr, list[Any]], Recorded]] = {
     **{
-        name: lambda reader, _tree, given, name=name: reader.called(name, given)  # type: ignore[misc]
+        name: lambda reader, _tree, arguments, name=name: reader.called(name, arguments)  # type: ignore[misc]
         for name in ("array", "coalesce", "concat", "greatest", "least", "map", "struct")
     },
-    "concat_ws": lambda reader, _tree, given: reader.called("concat_ws", given[0], given[1:]),
+    "concat_ws": lambda reader, _tree, arguments: reader.called("concat_ws", arguments[0], arguments[1:]),
     "if": _if,
     "named_struct": _named_struct,
-    "substring": lambda reader, _tree, given: reader.called(
-        "substring", *given, *[(1 << 31) - 1] * (len(given) == 2)
+    "substring": lambda reader, _tree, arguments: reader.called(
+        "substring", *arguments, *[(1 << 31) - 1] * (len(arguments) == 2)
     ),
 }
 """Functions whose calls in Java take something else than their arguments one by one."""
@@ -365,8 +365,8 @@ def _filtered(reader: _Reader, tree: Any) -> Recorded:
     call, condition = reader.read(tree.this), reader.read(tree.expression.this)
     if not isinstance(call, Recorded) or call.name not in AGGREGATES or AGGREGATES[call.name].takes_nulls:
         reader.refuse(tree)
-    value_node, *others = call.args
-    value = 1 if isinstance(value_node, Recorded) and value_node.args == ("*",) else value_node
+    first, *others = call.args
+    value = 1 if isinstance(first, Recorded) and first.args == ("*",) else first
     counted = reader.called(call.name, reader.called("when", condition, value), *others)
     return reader.called("as", counted, f"{shown(call)} FILTER (WHERE {shown(condition)})")
 

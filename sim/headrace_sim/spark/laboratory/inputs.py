@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from headrace_sim.spark.laboratory.watched_frames import closest, noted
+from headrace_sim.spark.laboratory.watched_frames import closest, note_calls
 from headrace_sim.spark.plan.plan_splitter import FIXED_SCHEMAS, PARAMETER
 from headrace_sim.spark.pyspark_versions import arrow_table
 from headrace_sim.spark.refusals import users_place
@@ -97,8 +97,7 @@ def read_from(
 
         return read
 
-    for name in ("format", "option", "schema"):
-        setattr(DataStreamReader, name, noted(name, getattr(DataStreamReader, name)))
+    note_calls(DataStreamReader, "format", "option", "schema")
     for name in READS:
         if hasattr(DataStreamReader, name):
             setattr(DataStreamReader, name, reading(getattr(DataStreamReader, name)))

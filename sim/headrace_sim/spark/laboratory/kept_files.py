@@ -101,7 +101,9 @@ class KeptFiles:
 
     def place(self, path: Path) -> Path:
         """Return where a path of the owner's is in a trial, relative to the trial's working directory."""
-        return _place(self.home, path)
+        if path.is_relative_to(self.home / _WAREHOUSE):
+            return Path(ROOT, "warehouse", path.relative_to(self.home / _WAREHOUSE))
+        return path.relative_to(self.home) if path.is_relative_to(self.home) else Path(ROOT, *path.parts[1:])
 
     def begin(self, folder: Path, name: str) -> None:
         """Give a trial its copies. ``name``: of the file system that it has.
@@ -132,8 +134,10 @@ def kept(
     """
     snapshot, checkpoint = Path(mkdtemp("-kept", dir=folder)), _checkpoint_of(job)
     (snapshot / ROOT).mkdir()
-    if LetThrough.NETWORK not in lets:
-        _expect_near(job)
+    for source in job.sources if LetThrough.NETWORK not in lets else ():
+        if source.format.lower() in _FAR:
+            problem = f"{source.label} of {source.format} is on another machine, which --allow-network lets trials reach"
+            _refuse(problem, source.place)
     sources = _sources_of(job, home)
     before = digests_of(home, checkpoint, ())
     whole = KeptFiles(home, snapshot, checkpoint, 0, batches, False, sources, {})
@@ -227,12 +231,6 @@ def watch_named(trial: KeptTrial) -> None:
     SparkSession.sql = sql
 
 
-def _place(home: Path, path: Path) -> Path:
-    if path.is_relative_to(home / _WAREHOUSE):
-        return Path(ROOT, "warehouse", path.relative_to(home / _WAREHOUSE))
-    return path.relative_to(home) if path.is_relative_to(home) else Path(ROOT, *path.parts[1:])
-
-
 def digests_of(home: Path, checkpoint: str, sources: Iterable[Path]) -> dict[str, str]:
     """Return what says in a few letters how a checkpoint and the files of sources are now."""
     last = _committed(home, checkpoint)
@@ -281,13 +279,6 @@ def _sources_of(job: SparkJob, home: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(path for source in job.sources for path in _read_by(source, home)))
 
 
-def _expect_near(job: SparkJob) -> None:
-    for source in job.sources:
-        if source.format.lower() in _FAR:
-            problem = f"{source.label} of {source.format} is on another machine, which --allow-network lets trials reach"
-            _refuse(problem, source.place)
-
-
 def _read_by(source: StreamSource, home: Path) -> Iterator[Path]:
     """Yield what a source reads of this disk. Raise `ProgramError` if it cannot be left as it is."""
     format_ = source.format.lower()
@@ -321,14 +312,8 @@ def _take(path: Path, into: Path, *, linked: bool = False) -> None:
     into.parent.mkdir(parents=True, exist_ok=True)
     copy = _linked if linked else _copy
     if path.is_dir():
-        shutil.copytree(
-            path,
-            into,
-            symlinks=True,
-            ignore=shutil.ignore_patterns(".*.crc"),
-            copy_function=copy,
-            dirs_exist_ok=True,
-        )
+        left_out = shutil.ignore_patterns(".*.crc")
+        shutil.copytree(path, into, symlinks=True, ignore=left_out, copy_function=copy, dirs_exist_ok=True)
     else:
         copy(str(path), str(into))
 

@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 from py4j.clientserver import FinalizerWorker
 from pyspark import SparkContext
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 from pyspark.sql.streaming import StreamingQuery
@@ -186,17 +185,11 @@ def run_program(
             query.awaitTermination()
     except _OverError:
         pass
-    except StreamingQueryException as error:
-        return _failed(probe, error)
     except BaseException as error:  # noqa: BLE001  whatever the user's code raises
-        return _failed(probe, error)
-    return (
-        1
-        if any(
-            isinstance(entry, Failed) and entry.attempt == probe.attempt for entry in probe.ledger.entries()
-        )
-        else 0
-    )
+        if not _has_failed(probe):  # else its own function was heard to raise it
+            _note_failure(probe, error)
+        return 1
+    return int(_has_failed(probe))
 
 
 def _start(script: Script | Called, variables: dict[str, Any], spark: SparkSession) -> None:
@@ -213,20 +206,17 @@ def _start(script: Script | Called, variables: dict[str, Any], spark: SparkSessi
             raise
 
 
-def _failed(probe: EffectProbe, error: BaseException) -> int:
-    """Record what ended the program, unless its own function was heard to raise it."""
-    own = any(
-        isinstance(entry, Failed) and entry.attempt == probe.attempt for entry in probe.ledger.entries()
-    )
-    if not own:
-        name, message, place = raised_in_worker(text_of(error)) or (
-            type(error).__name__,
-            without_trace(error),
-            place_of_error(error),
-        )
-        locked = "locked" in message or "busy" in message or is_lock_timeout(error)
-        probe.ledger.append(Failed(probe.attempt, -1, name, message, place, locked))
-    return 1
+def _has_failed(probe: EffectProbe) -> bool:
+    entries = probe.ledger.entries()
+    return any(isinstance(entry, Failed) and entry.attempt == probe.attempt for entry in entries)
+
+
+def _note_failure(probe: EffectProbe, error: BaseException) -> None:
+    """Record what ended the program."""
+    here = type(error).__name__, without_trace(error), place_of_error(error)
+    name, message, place = raised_in_worker(text_of(error)) or here
+    locked = "locked" in message or "busy" in message or is_lock_timeout(error)
+    probe.ledger.append(Failed(probe.attempt, -1, name, message, place, locked))
 
 
 class _OverError(BaseException):

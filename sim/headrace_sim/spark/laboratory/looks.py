@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyspark.sql.streaming import DataStreamReader, DataStreamWriter
 from headrace_sim.spark.client.script_needs import ProgramError
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.laboratory.inputs import READS
-from headrace_sim.spark.laboratory.watched_frames import noted
+from headrace_sim.spark.laboratory.watched_frames import note_calls
 from headrace_sim.spark.plan.plan_splitter import FIXED_SCHEMAS, PARAMETER
 from headrace_sim.spark.refusals import users_place
 from headrace_sim.spark.spark_job import OutputMode, SparkJob, SparkSink, StreamSource
@@ -30,8 +31,7 @@ class SourcesLook:
     def __init__(self, folder: Path, schemas: Schemas, tell: Callable[[Exception], object]) -> None:
         self.folder, self.schemas, self.tell = folder, schemas, tell
         self.sources: list[StreamSource] = []
-        for name in ("format", "schema", "option", "options"):
-            setattr(DataStreamReader, name, noted(name, getattr(DataStreamReader, name)))
+        note_calls(DataStreamReader, "format", "schema", "option", "options")
         really_parquet = DataStreamReader.parquet
         for name in READS:
             if hasattr(DataStreamReader, name):
@@ -47,22 +47,14 @@ class SourcesLook:
             parameter = str(calls.pop("name", "")) if format_ == PARAMETER else ""
             format_ = format_.replace(PARAMETER, "")
             settings = tuple((key, str(value)) for key, value in calls.items() if key != "schema")
-            source = StreamSource(
-                parameter or f"stream{len(self.sources) + 1}",
-                format_,
-                t.StructType(),
-                settings,
-                path,
-                users_place(),
-            )
+            label = parameter or f"stream{len(self.sources) + 1}"
+            source = StreamSource(label, format_, t.StructType(), settings, path, users_place())
             schema = self._schema_of(
                 source, calls.get("schema"), lambda: really(reader, *args, **options).schema
             )
             empty = self.folder / str(len(self.sources))
             empty.mkdir(parents=True)
-            self.sources.append(
-                StreamSource(source.name, format_, schema, source.options, source.path, source.place)
-            )
+            self.sources.append(replace(source, schema=schema))
             return really_parquet(reader._spark.readStream.schema(schema), empty.as_uri())
 
         return read
@@ -85,8 +77,8 @@ class SourcesLook:
 
 def note_queries(look: SourcesLook, tell: Callable[[SparkJob], object]) -> None:
     """Tell of each query that this process starts, irreversibly. ``look``: knows their streams."""
-    for name in ("format", "outputMode", "option", "options", "queryName", "foreachBatch", "foreach"):
-        setattr(DataStreamWriter, name, noted(name, getattr(DataStreamWriter, name)))
+    names = ("format", "outputMode", "queryName", "foreachBatch", "foreach")
+    note_calls(DataStreamWriter, "option", "options", *names)
     really_start = DataStreamWriter.start
 
     def start(self: DataStreamWriter, path: str | None = None, *args: Any, **options: Any) -> Any:
@@ -97,7 +89,6 @@ def note_queries(look: SourcesLook, tell: Callable[[SparkJob], object]) -> None:
             for number, source in enumerate(look.sources)
             if f"{(look.folder / str(number)).as_uri().removeprefix('file://')}" in plan
         ]
-        names = {"format", "outputMode", "queryName", "foreachBatch", "foreach"}
         function = calls.get("foreachBatch") or calls.get("foreach")
         sink = SparkSink(
             function=called_in_laboratory if function is not None else None,

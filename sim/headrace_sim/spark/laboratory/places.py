@@ -192,19 +192,8 @@ def tell_paths(kind: type, tell: Callable[[str], object]) -> None:
 
 _READING = ("access", "listdir", "lstat", "readlink", "scandir", "stat")
 _CHANGING = (
-    "chmod",
-    "chown",
-    "link",
-    "mkdir",
-    "remove",
-    "rename",
-    "replace",
-    "rmdir",
-    "symlink",
-    "truncate",
-    "unlink",
-    "utime",
-)
+    "chmod", "chown", "link", "mkdir", "remove", "rename", "replace", "rmdir", "symlink", "truncate", "unlink", "utime",
+)  # fmt: skip
 
 
 def _moving(call: Callable[..., Any], moved: Callable[[Any], Any]) -> Callable[..., Any]:

@@ -37,17 +37,9 @@ from headrace_sim.spark.sinks.database_servers import replace_in, when_imported
 from headrace_sim.spark.sinks.sink_effects import EffectProbe, UntraceableEffect
 
 _ADDRESS = (
-    "channel_binding",
-    "direct_tls",
-    "gss",
-    "host",
-    "krb",
-    "load_balance",
-    "passfile",
-    "password",
-    "port",
-)
-_ADDRESS_TOO = ("require", "service", "ssl", "target_session_attrs", "user")
+    "channel_binding", "direct_tls", "gss", "host", "krb", "load_balance", "passfile", "password", "port", "require", "service",
+    "ssl", "target_session_attrs", "user",
+)  # fmt: skip
 _OTHER_WAYS = (80877103, 80877104)
 """Requests for TLS, and for GSSAPI: this is the loopback interface."""
 _CANCEL = 80877102
@@ -145,19 +137,15 @@ _DRIVERS: dict[str, Callable[[Any, PostgresDatabase], None]] = {
 
 def _kept(options: dict[str, Any]) -> dict[str, Any]:
     """Return what a program asks of a connection, but where it is, who it is, and how it is encrypted."""
-    kept = {name: value for name, value in options.items() if not name.startswith((*_ADDRESS, *_ADDRESS_TOO))}
+    kept = {name: value for name, value in options.items() if not name.startswith(_ADDRESS)}
     return {"dbname" if name == "database" else name: value for name, value in kept.items()}
 
 
 def _of(database: PostgresDatabase) -> dict[str, Any]:
-    own = {"host": database.host, "hostaddr": database.host, "port": database.port}
     return {
-        **own,
-        "user": database.user,
-        "password": database.password,
-        "sslmode": "disable",
-        "gssencmode": "disable",
-    }
+        "host": database.host, "hostaddr": database.host, "port": database.port, "user": database.user,
+        "password": database.password, "sslmode": "disable", "gssencmode": "disable",
+    }  # fmt: skip
 
 
 class _Messages:

@@ -40,20 +40,9 @@ if TYPE_CHECKING:
 _WRITES = ("csv", "insertInto", "jdbc", "json", "orc", "parquet", "save", "saveAsTable", "text", "xml")
 _WRITES_V2 = ("append", "create", "createOrReplace", "overwrite", "overwritePartitions", "replace")
 _ACTIONS = (
-    "collect",
-    "count",
-    "first",
-    "foreach",
-    "foreachPartition",
-    "head",
-    "isEmpty",
-    "show",
-    "take",
-    "tail",
-    "toArrow",
-    "toLocalIterator",
-    "toPandas",
-)
+    "collect", "count", "first", "foreach", "foreachPartition", "head", "isEmpty", "show", "take", "tail", "toArrow",
+    "toLocalIterator", "toPandas",
+)  # fmt: skip
 
 
 def watch_writes(probe: EffectProbe, outside: OutsideWrites) -> None:
@@ -74,8 +63,13 @@ def watch_writes(probe: EffectProbe, outside: OutsideWrites) -> None:
         MergeIntoWriter.__init__ = _naming(MergeIntoWriter.__init__)
     DataFrameWriterV2.__init__ = _naming(DataFrameWriterV2.__init__)
     SparkSession.sql = _commanded(probe, outside, SparkSession.sql)
-    for name in ("mode", "format", "option", "options"):
-        setattr(DataFrameWriter, name, noted(name, getattr(DataFrameWriter, name)))
+    note_calls(DataFrameWriter, "mode", "format", "option", "options")
+
+
+def note_calls(kind: type, *names: str) -> None:
+    """Let methods of a reader or writer note what they are given, as `noted` does, irreversibly."""
+    for name in names:
+        setattr(kind, name, noted(name, getattr(kind, name)))
 
 
 def noted(name: str, really: Callable[..., Any]) -> Callable[..., Any]:
@@ -136,11 +130,11 @@ def _naming(really: Callable[..., Any]) -> Callable[..., Any]:
     """Return the constructor of a writer that notes the name of its table."""
 
     @functools.wraps(really)
-    def made(self: Any, frame: Any, table: str, *args: Any) -> None:
+    def init(self: Any, frame: Any, table: str, *args: Any) -> None:
         vars(self)["_headrace"] = {"table": table}
         really(self, frame, table, *args)
 
-    return made
+    return init
 
 
 def _written(
@@ -150,20 +144,17 @@ def _written(
     def write(self: Any, *args: Any, **options: Any) -> Any:
         calls = vars(self).get("_headrace", {})
         if name == "jdbc":
-            calls = {
-                **calls,
-                "dbtable": options.get("table"),
-                **options,
-                **dict(zip(_OF_JDBC, args, strict=False)),
-            }
+            by_place = dict(zip(_OF_JDBC, args, strict=False))
+            calls = {**calls, "dbtable": options.get("table"), **options, **by_place}
         mode = options.get("mode") or calls.get("mode") or ""
-        target = next((str(arg) for arg in args if isinstance(arg, str)), "") or str(
-            options.get("path")
-            or options.get("name")
-            or options.get("tableName")
-            or calls.get("table")
-            or calls.get("format", "")
+        named = [options.get(name) for name in ("path", "name", "tableName")]
+        texts = (
+            *(arg for arg in args if isinstance(arg, str)),
+            *named,
+            calls.get("table"),
+            calls.get("format"),
         )
+        target = str(next(filter(None, texts), ""))
         if "postgresql:" in str(calls.get("url")):
             target = f"postgres: {plain_table(str(calls.get('dbtable')))}"
         header = CsvHeader() if str(options.get("header", calls.get("header"))).lower() == "true" else None
@@ -223,10 +214,6 @@ def _started(waiting: list[SparkSink], values: Iterable[object]) -> SparkSink | 
     return started
 
 
-def _nothing(_batch: int, _probe: EffectProbe) -> None:
-    """Let a batch begin."""
-
-
 def _trigger(spark: SparkSession, kept: "KeptFiles | None") -> Any:
     triggers = spark._jvm.org.apache.spark.sql.streaming.Trigger
     return triggers.ProcessingTime(0) if kept is not None and kept.is_endless else triggers.AvailableNow()
@@ -252,7 +239,7 @@ def watch_queries(
     """
     tried, checkpoint = queries[number].sink, f"/checkpoint{number or ''}"
     waiting = [job.sink for job in queries]
-    end_behind = _nothing if kept is None else kept.end_behind
+    end_behind = (lambda *_: None) if kept is None else kept.end_behind
     written: list[tuple[str, str, str]] = []
     really_each_batch, really_start = DataStreamWriter.foreachBatch, DataStreamWriter.start
     really_to_table = DataStreamWriter.toTable
@@ -290,12 +277,10 @@ def watch_queries(
             if is_other:
                 self._jwrite = self._jwrite.format("noop").option("checkpointLocation", f"/{uuid4()}")
                 return really_start(self)
-            has_checkpoint = "checkpointlocation" in map(str.lower, calls) or self._spark.conf.get(
+            if "checkpointlocation" not in map(str.lower, calls) and not self._spark.conf.get(
                 CHECKPOINTS, ""
-            )
-            self._jwrite = (
-                self._jwrite if has_checkpoint else self._jwrite.option("checkpointLocation", checkpoint)
-            )
+            ):
+                self._jwrite = self._jwrite.option("checkpointLocation", checkpoint)
             if "function" not in calls:
                 target = (*args, calls.get("path") or calls.get("tableName") or "")[0]
                 outside.refuse(calls, target if really is really_to_table else "")
@@ -308,8 +293,7 @@ def watch_queries(
 
     DataStreamWriter.foreachBatch = for_each_batch
     DataStreamWriter.foreach = noted("function", DataStreamWriter.foreach)
-    for name in ("format", "option", "options", "queryName"):
-        setattr(DataStreamWriter, name, noted(name, getattr(DataStreamWriter, name)))
+    note_calls(DataStreamWriter, "format", "option", "options", "queryName")
     for name in ("start", "toTable"):
         setattr(DataStreamWriter, name, starting(getattr(DataStreamWriter, name)))
     return written

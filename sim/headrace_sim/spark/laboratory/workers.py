@@ -7,7 +7,6 @@ cluster, one runs task after task, and keeps what modules hold; it ends with its
 
 import functools
 import os
-import random
 import re
 import signal
 import sys
@@ -31,7 +30,7 @@ from headrace_sim.spark.pyspark_versions import StatefulProcessorApiClient, rdd
 from headrace_sim.spark.refusals import is_library
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.heard_errors import HeardErrors
-from headrace_sim.spark.sinks.processes import LetThrough, PausePoint, settle
+from headrace_sim.spark.sinks.processes import LetThrough, PausePoint, settle, settle_random
 from headrace_sim.spark.sinks.sink_effects import EffectProbe, Ledger, Settled, die
 from headrace_sim.spark.sinks.store_clients import StoreClients
 
@@ -190,7 +189,8 @@ def _settle(note: AttemptNote) -> EffectProbe:
     probe.ledger.append(Settled(note.number, os.getpid(), os.getpgrp()))
     context = TaskContext.get()
     settings.settle(probe).sends_at_once = True
-    _settle_chance(f"{settings.seed} {context and context.partitionId()} {len(probe.ledger.entries())}")
+    # No two tasks of an attempt draw the same:
+    settle_random(f"{settings.seed} {context and context.partitionId()} {len(probe.ledger.entries())}")
     settings.watch_paths(probe)
     _watch_state(probe)
     _pass_on(note)
@@ -210,16 +210,12 @@ def _watch_state(probe: EffectProbe) -> None:
 
         StatefulProcessorApiClient._send_proto_message = send
     for name in ("remove", "setTimeoutDuration", "setTimeoutTimestamp", "update"):
-        setattr(GroupState, name, _told(probe, getattr(GroupState, name)))
+        setattr(GroupState, name, _noting(probe, getattr(GroupState, name)))
 
 
 _OF_HANDLE = (
-    "set_handle_state",
-    "remove_implicit_key",
-    "_parse_string_schema",
-    "_get_batch_timestamp",
-    "_get_watermark_timestamp",
-)
+    "set_handle_state", "remove_implicit_key", "_parse_string_schema", "_get_batch_timestamp", "_get_watermark_timestamp",
+)  # fmt: skip
 """What PySpark itself asks or tells Spark."""
 _CALLS = {
     "set_implicit_key": "the rows or the timer of a key",
@@ -227,20 +223,13 @@ _CALLS = {
 }
 
 
-def _told(probe: EffectProbe, really: Callable[..., Any]) -> Callable[..., Any]:
+def _noting(probe: EffectProbe, really: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(really)
     def called(*args: Any, **named: Any) -> Any:
         probe.state_call(really.__name__)
         return really(*args, **named)
 
     return called
-
-
-def _settle_chance(seed: str) -> None:
-    """Let no two tasks of an attempt draw the same."""
-    random.seed(seed)
-    os.urandom = random.Random(seed).randbytes
-    random._urandom = os.urandom  # type: ignore[attr-defined]
 
 
 def _running_batch(context: TaskContext | None, folder: Path) -> int:

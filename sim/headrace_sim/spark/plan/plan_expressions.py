@@ -5,7 +5,7 @@ the protocol that is set and not read here is refused.
 """
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -144,7 +144,8 @@ class Reading:
                 raise CannotFollowError(f"{name}(DISTINCT ...)", at, _REMEDY)
             rest = [arguments[1:]] if name == "count" else []
             return Recorded(f"{name}_distinct", (arguments[0], *rest), at)
-        return _ARGUMENTS.get(name, _unchanged)(name, arguments, at)
+        take = _ARGUMENTS.get(name)
+        return Recorded(name, tuple(arguments), at) if take is None else take(name, arguments, at)
 
 
 def kind_of(message: Any) -> t.DataType:
@@ -203,6 +204,16 @@ def refuse_unread(message: Message, read: frozenset[str] | set[str], place: str)
             raise CannotFollowError(f"{described.name} of {message.DESCRIPTOR.name}", place, _REMEDY)
 
 
+def messages_in(message: Message) -> Iterator[Message]:
+    """Yield a message of a plan, and all within it."""
+    yield message
+    for described, value in message.ListFields():
+        if described.message_type is not None:
+            for part in value if isinstance(value, Sequence) or described.is_repeated else (value,):
+                if isinstance(part, Message):
+                    yield from messages_in(part)
+
+
 def expressions_in(message: Message) -> Iterator[pb.Expression]:
     """Yield the columns of a relation, but not those of its inputs."""
     for described, value in message.ListFields():
@@ -246,14 +257,6 @@ _NAMES = {
 """The names that the evaluator has for functions, where it has another one than the protocol."""
 
 
-def _unchanged(name: str, arguments: list[Recorded], at: str) -> Recorded:
-    return Recorded(name, tuple(arguments), at)
-
-
-def _as_list(name: str, arguments: list[Recorded], at: str) -> Recorded:
-    return Recorded(name, (arguments,), at)
-
-
 def _plain_behind(name: str, arguments: list[Recorded], at: str) -> Recorded:
     """All arguments but the first are plain values, if they are literals."""
     return Recorded(name, (arguments[0], *map(_plain, arguments[1:])), at)
@@ -263,10 +266,6 @@ def _neighbour(name: str, arguments: list[Recorded], at: str) -> Recorded:
     """A row before or behind: how far, and what is there if it does not exist, are plain values."""
     plain = [*map(_plain, arguments[1:]), *[1, None][len(arguments) - 1 :]]
     return Recorded(name, (arguments[0], *plain), at)
-
-
-def _plain_all(name: str, arguments: list[Recorded], at: str) -> Recorded:
-    return Recorded(name, tuple(map(_plain, arguments)), at)
 
 
 def _plain(node: Recorded) -> Any:
@@ -280,22 +279,17 @@ def _case(_name: str, arguments: list[Recorded], at: str) -> Recorded:
     return Recorded("otherwise", (node, rest[0]), at) if rest else node
 
 
-def _is_in(_name: str, arguments: list[Recorded], at: str) -> Recorded:
-    return Recorded("isin", (arguments[0], arguments[1:]), at)
-
-
-def _concat_ws(name: str, arguments: list[Recorded], at: str) -> Recorded:
-    return Recorded(name, (_plain(arguments[0]), arguments[1:]), at)
-
-
 _ARGUMENTS: dict[str, Callable[[str, list[Recorded], str], Recorded]] = {
-    "concat_ws": _concat_ws,
-    "in": _is_in,
+    "concat_ws": lambda name, arguments, at: Recorded(name, (_plain(arguments[0]), arguments[1:]), at),
+    "in": lambda _name, arguments, at: Recorded("isin", (arguments[0], arguments[1:]), at),
     "lag": _neighbour,
     "lead": _neighbour,
     "when": _case,
-    **dict.fromkeys(("array", "coalesce", "concat", "greatest", "least", "map", "struct"), _as_list),
-    **dict.fromkeys(("rand", "randn"), _plain_all),
+    **dict.fromkeys(
+        ("array", "coalesce", "concat", "greatest", "least", "map", "struct"),
+        lambda name, arguments, at: Recorded(name, (arguments,), at),
+    ),
+    **dict.fromkeys(("rand", "randn"), lambda name, arguments, at: Recorded(name, tuple(map(_plain, arguments)), at)),
     **dict.fromkeys(
         (
             "date_add", "date_format", "date_sub", "date_trunc", "from_json", "get_json_object", "instr", "like",

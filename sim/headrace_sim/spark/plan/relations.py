@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import pyarrow as pa
@@ -17,15 +18,16 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.udf import UserDefinedFunction
 
+from headrace_sim.spark.columns.bound import hashable
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.draws import frame_of_draws
 from headrace_sim.spark.columns.evaluations import note_rows
+from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.frames import Change, Rows, adding, column, keeping, selecting
 from headrace_sim.spark.columns.held import held
 from headrace_sim.spark.columns.in_force import all_in_force
 from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.columns.values import InputRows, OutputRows, as_tuple
-from headrace_sim.spark.plan.grouped_maps import grouped_map
 from headrace_sim.spark.plan.plan_expressions import (
     Reading,
     kind_of,
@@ -34,7 +36,7 @@ from headrace_sim.spark.plan.plan_expressions import (
     user_function,
 )
 from headrace_sim.spark.plan.sides import marked, placed
-from headrace_sim.spark.pyspark_versions import rows_of
+from headrace_sim.spark.pyspark_versions import PythonEvalType, rows_of
 from headrace_sim.spark.real.instead import by_spark, expect_askable
 from headrace_sim.spark.real.questions import inputs_asked
 from headrace_sim.spark.refusals import CannotFollowError
@@ -294,7 +296,7 @@ def _aggregate(compiler: Compiler, message: Any, place: str) -> Computed:
 
 def _map_partitions(compiler: Compiler, message: Any, place: str) -> Computed:
     inner, function = compiler.compiled(message.input), user_function(message.func)
-    if function.evalType != _MAP_IN_PANDAS:
+    if function.evalType != PythonEvalType.SQL_MAP_PANDAS_ITER_UDF:
         raise CannotFollowError("DataFrame.mapInArrow()", place, "Use mapInPandas()")
     if compiler.analysis:
         return lambda: Rows(function.returnType, [])
@@ -315,13 +317,31 @@ def _map_partitions(compiler: Compiler, message: Any, place: str) -> Computed:
 
 
 def _group_map(compiler: Compiler, message: Any, place: str) -> Computed:
+    """``groupBy(...).applyInPandas(...)``: the user's function is called with each group as a pandas frame."""
     inner, function = compiler.compiled(message.input), user_function(message.func)
-    mapped = grouped_map(function, compiler.nodes(message.grouping_expressions, place), place)
-    return (lambda: Rows(function.returnType, [])) if compiler.analysis else lambda: mapped(inner())
+    keys = compiler.nodes(message.grouping_expressions, place)
+    if function.evalType != PythonEvalType.SQL_GROUPED_MAP_PANDAS_UDF:
+        what = "a function of groups as Arrow tables or iterators"
+        raise CannotFollowError(what, place, "Use applyInPandas()")
+    takes_key, out = len(signature(function.func).parameters) > 1, OutputRows(function.returnType)
+    if compiler.analysis:
+        return lambda: Rows(function.returnType, [])
 
+    def mapped() -> Rows:
+        rows = inner()
+        by, read = [bind(key, rows.schema).value for key in keys], InputRows(rows.schema)
+        groups: dict[Any, list[tuple[Any, ...]]] = {}
+        for row in rows.all():
+            groups.setdefault(tuple(hashable(key(row)) for key in by), []).append(row)
+        results: list[tuple[Any, ...]] = []
+        for group in groups.values():
+            key = (tuple(value(group[0]) for value in by),) if takes_key else ()
+            result = out.from_frames(function.func(*key, frame) for frame in read.slices(group))
+            note_rows(function.func, place, group, result)
+            results += result
+        return Rows(function.returnType, [tuple(results)])
 
-_MAP_IN_PANDAS = 205
-"""`PythonEvalType.SQL_MAP_PANDAS_ITER_UDF`."""
+    return mapped
 
 
 def _to_schema(compiler: Compiler, message: Any, place: str) -> Computed:

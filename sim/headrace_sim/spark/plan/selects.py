@@ -50,10 +50,6 @@ class Queries:
             return queries._values(tree)
         return _refuse(tree)
 
-    def with_views(self, view: View) -> "Queries":
-        """Return it with other views."""
-        return replace(self, view=view)
-
     def _with_ctes(self, tree: exp.Expr) -> "Queries":
         clause = tree.args.get("with_")
         if clause is None:
@@ -126,8 +122,9 @@ class Queries:
         name = table_name(tree)
         relation = self.scope.get(name.lower()) or self.view(name)
         if relation is None:
-            read = pb.Read(named_table=pb.Read.NamedTable(unparsed_identifier=_identifier(tree)))
-            relation = pb.Relation(read=read)
+            words = [f"`{part.name}`" if part.args.get("quoted") else part.name for part in tree.parts]
+            named = pb.Read.NamedTable(unparsed_identifier=".".join(words))
+            relation = pb.Relation(read=pb.Read(named_table=named))
             relation.common.plan_id = self.number()
         table = self._aliased(tree, relation, tree.name)
         for join in tree.args.get("joins") or ():
@@ -306,10 +303,6 @@ def table_name(tree: exp.Table) -> str:
     return ".".join(part.name for part in tree.parts)
 
 
-def _identifier(tree: exp.Table) -> str:
-    return ".".join(f"`{part.name}`" if part.args.get("quoted") else part.name for part in tree.parts)
-
-
 def _refuse(tree: exp.Expr) -> Never:
     raise SqlTextError(f"at {shown_text(tree)!r}")
 
@@ -333,8 +326,9 @@ def _item(tree: exp.Expr) -> pb.Expression:
     """Return a selected column, with the name that Spark gives it."""
     if isinstance(tree, exp.Star) or (isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star)):
         refuse_unread(tree.this if isinstance(tree, exp.Column) else tree, ())
-        target = {} if isinstance(tree, exp.Star) else {"unparsed_target": f"{_identifier_of(tree)}"}
-        return pb.Expression(unresolved_star=pb.Expression.UnresolvedStar(**target))
+        parts = [] if isinstance(tree, exp.Star) else tree.parts
+        target = ".".join("*" if isinstance(part, exp.Star) else part.name for part in parts)
+        return pb.Expression(unresolved_star=pb.Expression.UnresolvedStar(unparsed_target=target or None))
     if isinstance(tree, exp.Alias):
         return alias_of(_text(tree.this), tree.alias)
     if isinstance(tree, exp.Aliases):
@@ -345,10 +339,6 @@ def _item(tree: exp.Expr) -> pb.Expression:
     name = shown(recorded_of_tree(tree, ""))
     again = shown(recorded_of_tree(tree_of(expression.expression_string.expression), ""))
     return expression if name == again else alias_of(expression, name)
-
-
-def _identifier_of(tree: exp.Column) -> str:
-    return ".".join("*" if isinstance(part, exp.Star) else part.name for part in tree.parts)
 
 
 def _may_mean(aliases: Mapping[str, Any], trees: Sequence[Any]) -> bool:

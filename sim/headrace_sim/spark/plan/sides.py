@@ -3,15 +3,15 @@
 PySpark's client names the frame by its plan id. The evaluator finds columns by name, so these are found here, by place.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyspark.sql.connect.proto as pb
-from google.protobuf.message import Message
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.recorded import Recorded
+from headrace_sim.spark.plan.plan_expressions import messages_in
 
 _MARK = "\0"
 
@@ -20,8 +20,13 @@ def marked(condition: pb.Expression, sides: Sequence[pb.Relation]) -> pb.Express
     """Return a condition in which columns that are taken from one of two frames say of which. ``sides``: both relations."""
     copied = pb.Expression()
     copied.CopyFrom(condition)
-    plans = [set(_plans_in(side)) for side in sides]
-    for name in _attributes_in(copied):
+    plans = [
+        {message.common.plan_id for message in messages_in(side) if isinstance(message, pb.Relation)}
+        for side in sides
+    ]
+    for name in messages_in(copied):
+        if not isinstance(name, pb.Expression.UnresolvedAttribute):
+            continue
         matching = [str(number) for number, known in enumerate(plans) if name.plan_id in known]
         if name.HasField("plan_id") and len(matching) == 1:
             name.unparsed_identifier = _MARK.join(("", *matching, name.unparsed_identifier))
@@ -42,23 +47,3 @@ def placed(node: Any, schemas: Sequence[t.StructType]) -> Any:
         before = len(schemas[0].fields) * int(side)
         return Recorded("field", (before + place, schema.names[place]), node.place)
     return Recorded(node.name, tuple(placed(part, schemas) for part in node.args), node.place)
-
-
-def _plans_in(relation: pb.Relation) -> Iterator[int]:
-    for message in _messages_in(relation):
-        if isinstance(message, pb.Relation):
-            yield message.common.plan_id
-
-
-def _attributes_in(expression: pb.Expression) -> Iterator[Any]:
-    kind = pb.Expression.UnresolvedAttribute
-    return (message for message in _messages_in(expression) if isinstance(message, kind))
-
-
-def _messages_in(message: Message) -> Iterator[Message]:
-    yield message
-    for part, value in message.ListFields():
-        if part.message_type is not None:
-            for inner in value if isinstance(value, Sequence) or part.is_repeated else (value,):
-                if isinstance(inner, Message):
-                    yield from _messages_in(inner)

@@ -20,7 +20,7 @@ from headrace_sim.spark.columns.zones import clock_is_moved
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.spark_job import Aggregate, Deduplicate, Limit, OutputMode, SparkJobError
 from headrace_sim.spark.state.state_server import BatchTimes
-from headrace_sim.spark.state.stores import Held, Key, Store
+from headrace_sim.spark.state.stores import Held, Key, Store, put_or_drop
 from headrace_sim.spark.state.tasks import Rows, TaskResult
 
 Row = tuple[Any, ...]
@@ -240,10 +240,7 @@ class SessionWindows:
                 step("output")
                 out.append(self._result(session))
             left = tuple(cell for cell in table[key] if not self.evicts or cell[0] not in ended)
-            if left:
-                table[key] = left
-            else:
-                del table[key]
+            put_or_drop(table, key, left)
         return TaskResult(out, changed)
 
     @staticmethod

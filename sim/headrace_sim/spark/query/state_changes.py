@@ -145,16 +145,13 @@ def _cells_changed(
         change = f"{what} of {layout.kind} has other types (STATE_STORE_{which}_SCHEMA_NOT_COMPATIBLE)"
         yield StateChange(StateFate.REFUSED, change, layout.place)
     elif before.meaning != after.meaning:
-        change = f"{what} of {layout.kind} was {_told(before.meaning)}, and is read as {_told(after.meaning)}, of the same type"
+        was, now = (", ".join(cells.meaning) for cells in (before, after))
+        change = f"{what} of {layout.kind} was {was}, and is read as {now}, of the same type"
         yield StateChange(StateFate.REREAD, change, layout.place)
 
 
 def _listed(names: list[str]) -> str:
     return ", ".join(map(repr, names))
-
-
-def _told(meaning: tuple[str, ...]) -> str:
-    return ", ".join(meaning)
 
 
 def _layout(stage: QueryStage) -> _Layout:

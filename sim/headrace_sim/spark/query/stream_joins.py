@@ -20,7 +20,7 @@ from headrace_sim.spark.columns.recorded import Recorded
 from headrace_sim.spark.query.operators import Row, Step, TimeOf, is_past, time_in, time_us
 from headrace_sim.spark.spark_job import OutputMode, SparkJobError, StreamJoin
 from headrace_sim.spark.state.state_server import BatchTimes
-from headrace_sim.spark.state.stores import Held, Key, Store
+from headrace_sim.spark.state.stores import Held, Key, Store, put_or_drop
 from headrace_sim.spark.state.tasks import Rows, TaskResult
 
 _SIDES = ("left", "right")
@@ -329,11 +329,7 @@ class Joining:
         for key in sorted(table, key=repr):
             over = [cell for cell in table[key] if is_past(expiry(cell[0][0]), watermark_ms)]
             evicted += [cell[0] for cell in over]
-            left = tuple(cell for cell in table[key] if cell not in over)
-            if left:
-                table[key] = left
-            else:
-                del table[key]
+            put_or_drop(table, key, tuple(cell for cell in table[key] if cell not in over))
         return evicted
 
 

@@ -75,15 +75,6 @@ class BackgroundThreads:
                 pass
 
     def _replace(self) -> None:
-        def start(thread: threading.Thread) -> None:
-            self._start(thread)
-
-        def join(thread: threading.Thread, timeout: float | None = None) -> None:
-            self._join(thread, timeout)
-
-        def wait(condition: Any, timeout: float | None = None) -> bool:
-            return self._wait(condition, timeout)
-
         pool: Any = ThreadPoolExecutor
         adjust, select = pool._adjust_thread_count, selectors.DefaultSelector.select
         python_queue = vars(queue)["_PySimpleQueue"]  # its waits are those of conditions
@@ -101,7 +92,9 @@ class BackgroundThreads:
             return select(selector, timeout)
 
         for owner, name, function in (
-            (threading.Thread, "start", start), (threading.Thread, "join", join), (threading.Condition, "wait", wait),
+            (threading.Thread, "start", lambda thread: self._start(thread)),  # noqa: PLW0108  of the thread, and not of this
+            (threading.Thread, "join", lambda thread, timeout=None: self._join(thread, timeout)),
+            (threading.Condition, "wait", lambda condition, timeout=None: self._wait(condition, timeout)),
             (time, "sleep", self._rest), (queue, "SimpleQueue", python_queue), (pool, "_adjust_thread_count", adjust_with_queue),
             (selectors.DefaultSelector, "select", select_behind_others),
         ):  # fmt: skip

@@ -196,20 +196,15 @@ class Attempt:
         look_for_bindings()
         loaded(is_store_client)
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # threads of numerical libraries, which sink trials do not use
-            signals = signal.pthread_sigmask(
-                signal.SIG_BLOCK, _ENDING
-            )  # one in the child would unwind the parent's code
+            # of threads of numerical libraries, which sink trials do not use
+            warnings.simplefilter("ignore", DeprecationWarning)
+            # a signal in the child would unwind the parent's code
+            signals = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
             self._pid = os.fork()
         if self._pid == 0:
             os.close(self._resume_writer)
-            run(
-                EffectProbe(
-                    ledger, number, fault, PausePoint(self._paused_writer, self._resume_reader, place)
-                )
-            )
+            halt = PausePoint(self._paused_writer, self._resume_reader, place)
+            run(EffectProbe(ledger, number, fault, halt))
         signal.pthread_sigmask(signal.SIG_SETMASK, signals)
         os.close(self._paused_writer)
         os.close(self._resume_reader)
@@ -464,7 +459,8 @@ def settle(
             probe.ledger.append(UntraceableEffect(str(error)))
 
     def may_reach(address: Any) -> bool:
-        return LetThrough.NETWORK in lets or (sparks is not None and _is_this_machine(address))
+        is_here = not isinstance(address, tuple) or address[0] in {"127.0.0.1", "::1", "localhost"}
+        return LetThrough.NETWORK in lets or (sparks is not None and is_here)
 
     folders = [folder.parent, *([sparks] if sparks else [])]
     if LetThrough.WRITES not in lets:
@@ -473,12 +469,17 @@ def settle(
     return clients
 
 
-def _settle_chance(seed: int) -> None:
-    """Make the day, the hour and random numbers differ between attempts, but reproducible for each attempt."""
+def settle_random(seed: int | str) -> random.Random:
+    """Let this process draw by a seed, irreversibly; return what it draws bytes from."""
     chance = random.Random(seed)
     random.seed(seed)
-    os.urandom = chance.randbytes
-    random._urandom = chance.randbytes  # type: ignore[attr-defined]
+    os.urandom = random._urandom = chance.randbytes  # type: ignore[attr-defined]
+    return chance
+
+
+def _settle_chance(seed: int) -> None:
+    """Make the day, the hour and random numbers differ between attempts, but reproducible for each attempt."""
+    chance = settle_random(seed)
     names = (f"{seed}{chance.getrandbits(32):08x}" for _ in iter(int, 1))
     tempfile._name_sequence = names  # type: ignore[attr-defined]
     clock = time_machine.travel(machines_clock(_START + timedelta(days=seed, hours=seed))).start()
@@ -517,7 +518,3 @@ def _guard(
             refuse(f"starts {arguments[0]}")
 
     return hook
-
-
-def _is_this_machine(address: Any) -> bool:
-    return not isinstance(address, tuple) or address[0] in {"127.0.0.1", "::1", "localhost"}

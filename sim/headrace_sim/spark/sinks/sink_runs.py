@@ -132,7 +132,10 @@ def tried(
             seen = _look(sink, folder, ledger, fault) if looking else None
             sink.host.attempt(sink, folder, ledger, AttemptPlan(1, first)).finish()
             struck.finish()
-            if _last_failure(ledger, 1, locked=True):  # the paused process held a lock
+            failures = (entry for entry in ledger.entries() if isinstance(entry, Failed))
+            if any(
+                entry.attempt == 1 and entry.locked for entry in failures
+            ):  # the paused process held a lock
                 sink.host.attempt(sink, folder, ledger, AttemptPlan(2, first)).finish()
         elif struck.finish() != 0:
             seen = _look(sink, folder, ledger, fault) if looking else None
@@ -189,9 +192,7 @@ def _left(fault: SinkFault | None, sink: Sink, folder: Path, ledger: Ledger) -> 
     for entry in entries:
         if isinstance(entry, UntraceableEffect):
             raise UnfollowableSinkError(entry.message)
-    return Trial(
-        fault, entries, sink.host.contents(folder, [entry for entry in entries if isinstance(entry, Effect)])
-    )
+    return Trial(fault, entries, sink.host.contents(folder, ledger.effects()))
 
 
 def _look(sink: Sink, folder: Path, ledger: Ledger, fault: SinkFault) -> Sight:
@@ -199,15 +200,6 @@ def _look(sink: Sink, folder: Path, ledger: Ledger, fault: SinkFault) -> Sight:
     copy, effects = folder.parent / "copy", ledger.effects()
     shutil.copytree(folder, copy, symlinks=True)
     return Sight(fault, fault.batch + 1, sink.host.contents(copy, effects), effects, is_end=False)
-
-
-def _last_failure(ledger: Ledger, attempt: int, *, locked: bool) -> Failed | None:
-    failures = [
-        entry
-        for entry in ledger.entries()
-        if isinstance(entry, Failed) and entry.attempt == attempt and entry.locked is locked
-    ]
-    return failures[-1] if failures else None
 
 
 def stuck_at(entries: list[Entry]) -> Failed | None:

@@ -27,7 +27,9 @@ from headrace_sim.spark.stores.store_changes import StoreChange, StoreWrite, kep
 def stored(effects: Iterable[Effect]) -> dict[str, list[Any]]:
     """Return what the stores keep after these effects, by destination."""
     payloads = [effect.payload for effect in effects]
-    kept = kept_documents(change for change in _changes(payloads) if _is_table(change.target))
+    # Objects are read apart, and keys are what tells rows apart.
+    changes = [change for change in _changes(payloads) if not change.target.startswith("key of ")]
+    kept = kept_documents(change for change in changes if "://" not in change.target)
     contents: dict[str, list[Any]] = {name: list(rows_of(documents)) for name, documents in kept.items()}
     for key, value in kept_keys(payloads).items():
         contents[f"redis: {key}"] = list(rows_of_key(value))
@@ -41,10 +43,6 @@ def stored_objects(effects: Iterable[Effect]) -> dict[str, bytes]:
 
 def _changes(payloads: Iterable[Any]) -> list[StoreChange]:
     return [change for one in payloads if isinstance(one, StoreWrite) for change in one.changes]
-
-
-def _is_table(target: str) -> bool:
-    return "://" not in target and not target.startswith("key of ")
 
 
 class StoreClients:

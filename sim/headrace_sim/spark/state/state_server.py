@@ -7,7 +7,7 @@ messages to a `StateServer` where PySpark would write them to a socket.
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partialmethod
 from typing import Any
 
 from pyspark.sql import types as t
@@ -32,7 +32,7 @@ from headrace_sim.spark.pyspark_versions import (
 from headrace_sim.spark.pyspark_versions import state_messages as messages
 from headrace_sim.spark.refusals import shown_place, users_place
 from headrace_sim.spark.spark_job import TimeMode
-from headrace_sim.spark.state.stores import Held, Key, Store, lives
+from headrace_sim.spark.state.stores import Held, Key, Store, lives, put_or_drop
 
 STATE_API: tuple[Any, ...] = (GroupState, *PROCESSOR_STATE)
 """The classes of PySpark's by which a task reaches its state."""
@@ -136,16 +136,7 @@ class StateServer:
         self._phase = _BY_NUMBER[message.state]
         return _DONE
 
-    def _statefulProcessorCall_getValueState(self, message: Any, _: Any) -> tuple[Any, ...]:
-        return self._declare("value", message)
-
-    def _statefulProcessorCall_getListState(self, message: Any, _: Any) -> tuple[Any, ...]:
-        return self._declare("list", message)
-
-    def _statefulProcessorCall_getMapState(self, message: Any, _: Any) -> tuple[Any, ...]:
-        return self._declare("map", message)
-
-    def _declare(self, kind: str, message: Any) -> tuple[Any, ...]:
+    def _declare(self, kind: str, message: Any, _: Any) -> tuple[Any, ...]:
         if self._phase not in _SET:
             return self._wrong_phase(f"get_{kind}_state")
         if message.stateName in self.variables:
@@ -165,6 +156,10 @@ class StateServer:
         self.store.clocked |= ttl is not None
         self._tables()[kind].setdefault(message.stateName, {})
         return _DONE
+
+    _statefulProcessorCall_getValueState = partialmethod(_declare, "value")
+    _statefulProcessorCall_getListState = partialmethod(_declare, "list")
+    _statefulProcessorCall_getMapState = partialmethod(_declare, "map")
 
     def _tables(self) -> dict[str, Any]:
         return {"value": self.store.values, "list": self.store.lists, "map": self.store.maps}
@@ -231,8 +226,7 @@ class StateServer:
         self._step("list_timers")
         self._expect_timers("list_timers")
         expiries = self.store.timers_of(self._own_key("timer"))
-        timers = [messages.TimerInfo(timestampMs=expiry) for expiry in expiries]
-        return _listed(timers)
+        return _listed([messages.TimerInfo(timestampMs=expiry) for expiry in expiries])
 
     def _timerRequest_expiryTimerRequest(self, message: Any, _: Any) -> tuple[Any, ...]:
         timers = [
@@ -289,13 +283,14 @@ class StateServer:
         self.store.values[name][key] = self._held(name, variable, message.value)
         return _DONE
 
-    def _valueStateCall_clear(self, _message: Any, parent: Any) -> tuple[Any, ...]:
-        return self._clear("value", parent)
-
-    def _clear(self, kind: str, parent: Any) -> tuple[Any, ...]:
+    def _clear(self, kind: str, _message: Any, parent: Any) -> tuple[Any, ...]:
         name, _, key = self._at(parent, "clear")
         self._tables()[kind][name].pop(key, None)
         return _DONE
+
+    _valueStateCall_clear = partialmethod(_clear, "value")
+    _listStateCall_clear = partialmethod(_clear, "list")
+    _mapStateCall_clear = partialmethod(_clear, "map")
 
     # Lists.
 
@@ -312,17 +307,9 @@ class StateServer:
         variable, held = self._list(parent, "get")
         return _listed([_row(variable.schema, row) for row, _ in held])
 
-    def _listStateCall_listStatePut(self, message: Any, parent: Any) -> tuple[Any, ...]:
-        return self._extend(message.value, parent, "put")
-
-    def _listStateCall_appendList(self, message: Any, parent: Any) -> tuple[Any, ...]:
-        return self._extend(message.value, parent, "appendList")
-
-    def _listStateCall_appendValue(self, message: Any, parent: Any) -> tuple[Any, ...]:
-        return self._extend([message.value], parent, "appendValue")
-
-    def _extend(self, pickled: Any, parent: Any, operation: str) -> tuple[Any, ...]:
+    def _extend(self, operation: str, message: Any, parent: Any) -> tuple[Any, ...]:
         name, variable, key = self._at(parent, operation)
+        pickled = [message.value] if operation == "appendValue" else message.value
         if not pickled:
             raise ValueRefusedError(
                 f"[ILLEGAL_STATE_STORE_VALUE.EMPTY_LIST_VALUE] Cannot write empty list values to State store for StateName {name}"
@@ -331,8 +318,9 @@ class StateServer:
         self.store.lists[name][key] = (*before, *(self._held(name, variable, value) for value in pickled))
         return _DONE
 
-    def _listStateCall_clear(self, _message: Any, parent: Any) -> tuple[Any, ...]:
-        return self._clear("list", parent)
+    _listStateCall_listStatePut = partialmethod(_extend, "put")
+    _listStateCall_appendList = partialmethod(_extend, "appendList")
+    _listStateCall_appendValue = partialmethod(_extend, "appendValue")
 
     # Maps.
 
@@ -367,11 +355,8 @@ class StateServer:
     def _mapStateCall_removeKey(self, message: Any, parent: Any) -> tuple[Any, ...]:
         name, _, key = self._at(parent, "removeKey")
         gone = self._user_key(parent, message.userKey)
-        left = {user: held for user, held in self.store.maps[name].get(key, {}).items() if user != gone}
-        if left:
-            self.store.maps[name][key] = left
-        else:
-            self.store.maps[name].pop(key, None)
+        held = self.store.maps[name].get(key, {})
+        put_or_drop(self.store.maps[name], key, {user: cell for user, cell in held.items() if user != gone})
         return _DONE
 
     def _mapStateCall_iterator(self, _message: Any, parent: Any) -> tuple[Any, ...]:
@@ -389,9 +374,6 @@ class StateServer:
     def _mapStateCall_values(self, _message: Any, parent: Any) -> tuple[Any, ...]:
         variable, held = self._map(parent, "values")
         return _listed([_row(variable.value_schema, row) for row, _ in held.values()])
-
-    def _mapStateCall_clear(self, _message: Any, parent: Any) -> tuple[Any, ...]:
-        return self._clear("map", parent)
 
 
 def _listed(items: list[Any]) -> tuple[Any, ...]:

@@ -82,8 +82,12 @@ def lives(held: Held, now_ms: int) -> bool:
 
 def _keep(table: dict[Key, Any], kept: Callable[[Any], Any]) -> None:
     for key in list(table):
-        left = kept(table[key])
-        if left:
-            table[key] = left
-        else:
-            del table[key]
+        put_or_drop(table, key, kept(table[key]))
+
+
+def put_or_drop(table: dict[Key, Any], key: Key, cells: Any) -> None:
+    """Put what a key has into a table, or drop the key if that is nothing."""
+    if cells:
+        table[key] = cells
+    else:
+        table.pop(key, None)
