@@ -16,8 +16,7 @@ from headrace_properties.spark_jobs.feeds.terms import Terms
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.recorded import Recorded, shown
-from headrace_sim.spark.plan.handles import object_of
-from headrace_sim.spark.plan.plan_expressions import Reading
+from headrace_sim.spark.plan.plan_expressions import Reading, object_of
 from headrace_sim.spark.plan.plan_splitter import inputs_of, number_of
 from headrace_sim.spark.plan.relations import local_rows
 from headrace_sim.spark.spark_job import StreamSource

@@ -31,8 +31,7 @@ from headrace_sim.spark.columns.evaluations import begin_action
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.grammar import SqlTextError, tree_of
 from headrace_sim.spark.columns.in_force import settings_in_force
-from headrace_sim.spark.plan.handles import object_of
-from headrace_sim.spark.plan.plan_expressions import user_function
+from headrace_sim.spark.plan.plan_expressions import object_of, user_function
 from headrace_sim.spark.plan.plan_splitter import Splitter, inlined
 from headrace_sim.spark.plan.relations import Compiler, Computed, local_rows, observing
 from headrace_sim.spark.plan.selects import Queries

@@ -26,7 +26,7 @@ from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.drawn_values import UndrawableError, rows_there
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.in_force import settings_in_force
-from headrace_sim.spark.plan.handles import object_of
+from headrace_sim.spark.plan.plan_expressions import object_of
 from headrace_sim.spark.plan.plan_splitter import PARAMETER, chosen, inlined, inputs_of, job_of
 from headrace_sim.spark.refusals import CannotFollowError, definition_of, gap_in, place_of_error
 from headrace_sim.spark.spark_job import OutputMode, SparkJob, SparkJobError, SparkSink, WatermarkPolicy

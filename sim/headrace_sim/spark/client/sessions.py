@@ -32,9 +32,9 @@ from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.draws import batch_of_draws, new_batch
 from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.in_force import settings_in_force
-from headrace_sim.spark.columns.input_files import read_from_file
+from headrace_sim.spark.columns.task_context import read_from_file
 from headrace_sim.spark.columns.values import as_tuple
-from headrace_sim.spark.plan.handles import handle
+from headrace_sim.spark.plan.plan_expressions import handle
 from headrace_sim.spark.plan.relations import Computed
 from headrace_sim.spark.pyspark_versions import INSTALLED, VERSION
 from headrace_sim.spark.refusals import CannotFollowError, users_place

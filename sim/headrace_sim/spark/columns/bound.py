@@ -10,7 +10,6 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as t
 
-from headrace_sim.spark.columns.ansi import is_ansi, or_null
 from headrace_sim.spark.columns.casts import (
     BITS,
     FRACTIONAL,
@@ -20,7 +19,7 @@ from headrace_sim.spark.columns.casts import (
     single_precision,
 )
 from headrace_sim.spark.columns.decimals import as_decimal, fitted, wider
-from headrace_sim.spark.columns.in_force import ANSI
+from headrace_sim.spark.columns.in_force import ANSI, is_ansi, or_null
 from headrace_sim.spark.columns.recorded import Recorded, shown
 from headrace_sim.spark.refusals import CannotFollowError, shown_place
 

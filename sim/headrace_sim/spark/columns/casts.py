@@ -17,7 +17,7 @@ from pyspark.errors import (
 )
 from pyspark.sql import types as t
 
-from headrace_sim.spark.columns.ansi import is_ansi
+from headrace_sim.spark.columns.in_force import is_ansi
 from headrace_sim.spark.columns.zones import instant, wall_time
 
 Cast = Callable[[Any], Any]

@@ -25,7 +25,6 @@ from pyspark.errors import (
 from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.aggregates import NAMES, aggregate
-from headrace_sim.spark.columns.ansi import is_ansi
 from headrace_sim.spark.columns.avro_values import avro_type, decoded
 from headrace_sim.spark.columns.bound import (
     Bound,
@@ -58,9 +57,9 @@ from headrace_sim.spark.columns.in_force import (
     expect_followed,
     folded,
     in_force,
+    is_ansi,
     is_on,
 )
-from headrace_sim.spark.columns.input_files import METADATA, metadata_of_file
 from headrace_sim.spark.columns.json_values import from_json, json_writer
 from headrace_sim.spark.columns.recorded import (
     LAMBDA_VARIABLE,
@@ -71,6 +70,7 @@ from headrace_sim.spark.columns.recorded import (
     is_name,
     shown,
 )
+from headrace_sim.spark.columns.task_context import METADATA, metadata_of_file
 from headrace_sim.spark.columns.user_functions import called
 from headrace_sim.spark.columns.zones import days_later, wall_time
 from headrace_sim.spark.refusals import CannotFollowError, NotSimulatedError

@@ -1,10 +1,17 @@
-"""What `TaskContext.get()` tells the user's code in a task: its partition, its attempt, its ids and its batch."""
+"""What the user's code is told in a task: `TaskContext.get()` has its ids and its batch, ``_metadata`` the file of its rows."""
 
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from datetime import datetime
 from itertools import count
+from typing import Any
 
 from pyspark import TaskContext
+from pyspark.sql import types as t
+
+from headrace_sim.spark.columns.held import held
 
 _BATCH = "streaming.sql.batchId"
 """The local property in which Spark tells a task its batch."""
@@ -34,3 +41,23 @@ def task(partition: int) -> Iterator[None]:
         yield
     finally:
         TaskContext._setTaskContext(before)
+
+
+_FILE: ContextVar[str] = ContextVar("file", default="part-00000")
+METADATA = t.StructType([
+    t.StructField("file_path", t.StringType(), False), t.StructField("file_name", t.StringType(), False),
+    t.StructField("file_size", t.LongType(), False), t.StructField("file_block_start", t.LongType(), False),
+    t.StructField("file_block_length", t.LongType(), False), t.StructField("file_modification_time", t.TimestampType(), False),
+])  # fmt: skip
+"""The fields of the hidden column."""
+
+
+def read_from_file(rows: Any) -> AbstractContextManager[Any]:
+    """Let the rows of a batch come from a file of their own within, the same one whenever they are read."""
+    return held(_FILE, f"part-{zlib.crc32(repr(rows).encode()):05}")
+
+
+def metadata_of_file() -> tuple[Any, ...]:
+    """Return the values of the hidden column."""
+    name = _FILE.get()
+    return f"file:///input/{name}", name, 100, 0, 100, datetime(2030, 1, 1)

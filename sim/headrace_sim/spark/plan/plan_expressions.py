@@ -17,6 +17,7 @@ from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 from pyspark.sql.udf import UserDefinedFunction
 
 from headrace_sim.spark.columns.ddl import parse_type
+from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.recorded import (
     LAMBDA,
     LAMBDA_VARIABLE,
@@ -27,7 +28,6 @@ from headrace_sim.spark.columns.recorded import (
     WindowSpec,
 )
 from headrace_sim.spark.columns.sql_text import parse_expression
-from headrace_sim.spark.plan.handles import object_of
 from headrace_sim.spark.refusals import CannotFollowError
 
 _REMEDY = "Compute it in another way, or in Python"
@@ -300,3 +300,59 @@ _ARGUMENTS: dict[str, Callable[[str, list[Recorded], str], Recorded]] = {
     ),
 }  # fmt: skip
 """How the evaluator takes the arguments of a function, where it does not take each as a column."""
+
+
+_PREFIX = b"headrace object "
+_OBJECTS: list[Any] = []
+
+
+def handle(value: Any) -> bytes:
+    """Return the bytes that stand for an object in this process and its forks, which PySpark's client would pickle."""
+    _OBJECTS.append(value)
+    return _PREFIX + str(len(_OBJECTS) - 1).encode()
+
+
+def object_of(handle_bytes: bytes) -> Any:
+    """Return the object that some bytes stand for. Raise `KeyError` if they stand for none."""
+    if not handle_bytes.startswith(_PREFIX):
+        raise KeyError(handle_bytes)
+    return _OBJECTS[int(handle_bytes.removeprefix(_PREFIX))]
+
+
+_MARK = "\0"
+
+
+def marked(condition: pb.Expression, sides: Sequence[pb.Relation]) -> pb.Expression:
+    """Return a condition in which columns that are taken from one of two frames say of which. ``sides``: both relations.
+
+    PySpark's client names the frame by its plan id, as in `left.id == right.id`. `placed` finds the columns by place.
+    """
+    copied = pb.Expression()
+    copied.CopyFrom(condition)
+    plans = [
+        {message.common.plan_id for message in messages_in(side) if isinstance(message, pb.Relation)}
+        for side in sides
+    ]
+    for name in messages_in(copied):
+        if not isinstance(name, pb.Expression.UnresolvedAttribute):
+            continue
+        matching = [str(number) for number, known in enumerate(plans) if name.plan_id in known]
+        if name.HasField("plan_id") and len(matching) == 1:
+            name.unparsed_identifier = _MARK.join(("", *matching, name.unparsed_identifier))
+            name.ClearField("plan_id")
+    return copied
+
+
+def placed(node: Any, schemas: Sequence[t.StructType]) -> Any:
+    """Return a condition whose marked columns are those at their places. ``schemas``: of both sides."""
+    if isinstance(node, list | tuple):
+        return type(node)(placed(part, schemas) for part in node)
+    if not isinstance(node, Recorded):
+        return node
+    if node.name == "col" and str(node.args[0]).startswith(_MARK):
+        _, side, name = str(node.args[0]).split(_MARK)
+        schema = schemas[int(side)]
+        place = bind(Recorded("col", (name,), node.place), schema).value(range(len(schema.fields)))
+        before = len(schemas[0].fields) * int(side)
+        return Recorded("field", (before + place, schema.names[place]), node.place)
+    return Recorded(node.name, tuple(placed(part, schemas) for part in node.args), node.place)

@@ -13,9 +13,15 @@ from headrace_sim.spark.columns.expressions import bind
 from headrace_sim.spark.columns.frames import Rows, column
 from headrace_sim.spark.columns.joins import joined, kind_of_join
 from headrace_sim.spark.columns.recorded import USER_FUNCTION, Recorded, shown
-from headrace_sim.spark.plan.plan_expressions import expressions_in, kind_of, refuse_unread, user_function
+from headrace_sim.spark.plan.plan_expressions import (
+    expressions_in,
+    kind_of,
+    marked,
+    placed,
+    refuse_unread,
+    user_function,
+)
 from headrace_sim.spark.plan.relations import Compiler, Computed, join_of
-from headrace_sim.spark.plan.sides import marked, placed
 from headrace_sim.spark.pyspark_versions import PythonEvalType
 from headrace_sim.spark.refusals import SPARKS_STATE, CannotFollowError, columns_named
 from headrace_sim.spark.spark_job import (

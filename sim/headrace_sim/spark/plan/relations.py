@@ -32,10 +32,11 @@ from headrace_sim.spark.plan.plan_expressions import (
     Reading,
     kind_of,
     literal_of,
+    marked,
+    placed,
     refuse_unread,
     user_function,
 )
-from headrace_sim.spark.plan.sides import marked, placed
 from headrace_sim.spark.pyspark_versions import PythonEvalType, rows_of
 from headrace_sim.spark.real.instead import by_spark, expect_askable
 from headrace_sim.spark.real.questions import inputs_asked

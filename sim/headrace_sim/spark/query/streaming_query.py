@@ -133,26 +133,15 @@ def run_job(
     streams_go_on: bool = False,
     start: Checkpoint | None = None,
 ) -> Outcome:
-    """Run a job on a feed under a schedule.
+    """Run a job on a feed under a schedule. An error that a processor or a sink raises ends the query and is its `failure`.
 
-    Args:
-        job: The job.
-        feed: The source's rows, batch by batch.
-        schedule: How it runs. Without one: as the feed is cut, and nothing fails.
-        after_batch: Called after each committed batch, with the state as it is then.
-        watch: Called with each event when it happens, and with one before each attempt of a task (`ATTEMPT`, `REPLACED`).
-        streams_go_on: Whether each stream is taken to go on after its last row. A new driver knows the watermark that counted,
-            not those of several streams; only when they go on does it come to where the old one was.
-        start: The checkpoint that it goes on from; None: a new one. The number of partitions is then the checkpoint's.
-
-    Returns:
-        What it came to. An error that a processor or a sink raises ends the query and is its `failure`.
-
-    Raises:
-        SparkJobError: If Spark would refuse to start the job.
-        CannotFollowError: If it comes to a call that is not simulated.
-        PySparkException: If a row of the feed does not fit the input's schema.
-
+    ``feed``: the source's rows, batch by batch. ``schedule``: how it runs. Without one: as the feed is cut, and nothing fails.
+    ``after_batch``: called after each committed batch, with the state as it is then. ``watch``: called with each event when it
+    happens, and with one before each attempt of a task (`ATTEMPT`, `REPLACED`). ``streams_go_on``: whether each stream is taken
+    to go on after its last row. A new driver knows the watermark that counted, not those of several streams; only when they go
+    on does it come to where the old one was. ``start``: the checkpoint that it goes on from; None: a new one. The number of
+    partitions is then the checkpoint's. Raise `SparkJobError` if Spark would refuse to start the job, `CannotFollowError` if it
+    comes to a call that is not simulated, or `PySparkException` if a row of the feed does not fit the input's schema.
     """
     with ExitStack() as stack:
         session = ClientSession(Answers(state=job.state.copy() if job.state else SessionState()))

@@ -26,9 +26,8 @@ from unittest.mock import patch
 
 from headrace_sim.spark import refusals
 from headrace_sim.spark.sinks.sqlite_effects import Connection, Cursor
-from headrace_sim.spark.stores.client_modules import answer_client, is_answered
+from headrace_sim.spark.stores.client_modules import EXTRAS, answer_client, is_answered
 from headrace_sim.spark.stores.client_objects import StoresOfProgram, record_with
-from headrace_sim.spark.stores.server_modules import EXTRAS
 
 _CAST = re.compile(r"::\s*\w+(?:\s*\([\d, ]+\))?(?:\[\])?")
 _DATABASE = re.compile(r"(?:\bdbname\s*=\s*|\w/)['\"]?(\w+)['\"]?(?:\?.*)?(?:\s|$)")

@@ -77,40 +77,32 @@ _PROGRAMS = frozenset({"os.exec", "os.posix_spawn", "os.system", "subprocess.Pop
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """A sink's function and what it is called with.
+    """A sink's function and what it is called with."""
 
-    Attributes:
-        function: What the user gives to ``foreachBatch``; None: the query has another sink, and only a real Spark runs it.
-        schema: That of the rows.
-        batches: The rows of each micro-batch, whose ids are 0, 1, and so on.
-        prepare: Called once, in the trial's directory, before the first batch: it makes tables, or directories. Or None.
-        keys: The columns of the key of each table of ``df.write`` whose connector is not known, as the author says.
-        in_order: Whether the rows of a batch come in one partition, in their order, instead of in two.
-        heard: Whether the errors are noted that the function catches.
-        first_id: The id of the first batch.
-        state: What the session knows when a driver begins, or None.
-        host: What runs it.
-        of_pipeline: Whether it is the whole of a Headrace pipeline: the source repeats rows in their order, and a reference says
-            what an undisturbed run leaves.
-        begins: The first batch of those that the owner's own source gives, which its undisturbed run says; those before it have
-            no rows here. None: ``batches`` are given.
-        by_clock: Whether that source gives other rows at another time.
-
-    """
-
+    # what the user gives to ``foreachBatch``; None: the query has another sink, and only a real Spark runs it
     function: SinkFunction | None
-    schema: t.StructType
-    batches: tuple[tuple[tuple[Any, ...], ...], ...]
+    schema: t.StructType  # of the rows
+    batches: tuple[
+        tuple[tuple[Any, ...], ...], ...
+    ]  # the rows of each micro-batch, whose ids are 0, 1, and so on
+    # called once, in the trial's directory, before the first batch: it makes tables, or directories. Or None
     prepare: Callable[[], Any] | None
+    # the columns of the key of each table of ``df.write`` whose connector is not known, as the author says
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    in_order: bool = False
-    heard: bool = False
-    first_id: int = 0
-    state: SessionState | None = None
-    host: "AttemptHost" = field(default_factory=lambda: SIMULATED)
+    in_order: bool = (
+        False  # whether the rows of a batch come in one partition, in their order, instead of in two
+    )
+    heard: bool = False  # whether the errors are noted that the function catches
+    first_id: int = 0  # of the first batch
+    state: SessionState | None = None  # what the session knows when a driver begins, or None
+    host: "AttemptHost" = field(default_factory=lambda: SIMULATED)  # what runs it
+    # whether it is the whole of a Headrace pipeline: the source repeats rows in their order, and a reference says what an
+    # undisturbed run leaves
     of_pipeline: bool = False
+    # the first batch of those that the owner's own source gives, which its undisturbed run says; those before it have no rows
+    # here. None: ``batches`` are given
     begins: int | None = None
-    by_clock: bool = False
+    by_clock: bool = False  # whether that source gives other rows at another time
 
 
 class LetThrough(Enum):
@@ -141,18 +133,11 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class PausePoint:
-    """Where an attempt waits until another has taken over: the ends of two named pipes.
+    """Where an attempt waits until another has taken over: the ends of two named pipes."""
 
-    Attributes:
-        paused: Says that it waits.
-        resumed: Ends when it goes on.
-        place: The directory of the pipes.
-
-    """
-
-    paused: int
-    resumed: int
-    place: Path
+    paused: int  # says that it waits
+    resumed: int  # ends when it goes on
+    place: Path  # the directory of the pipes
 
     def __call__(self) -> None:
         """Say so, and wait."""
@@ -259,18 +244,13 @@ class RunningAttempt(Protocol):
 
 
 class AttemptHost(Protocol):
-    """Runs the attempts of trials, and knows what they leave.
+    """Runs the attempts of trials, and knows what they leave."""
 
-    Attributes:
-        most_runs: How many runs are made for rows that leave no trace. Choice: as many as take some seconds.
-        runs_tasks_again: Whether a task that dies is run again.
-        shares_java: Whether all attempts are served by one Java, which does not die with them.
-
-    """
-
-    most_runs: int
-    runs_tasks_again: bool
-    shares_java: bool
+    most_runs: (
+        int  # how many runs are made for rows that leave no trace. Choice: as many as take some seconds
+    )
+    runs_tasks_again: bool  # whether a task that dies is run again
+    shares_java: bool  # whether all attempts are served by one Java, which does not die with them
 
     @property
     def trials(self) -> Path | None:

@@ -4,8 +4,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
-from headrace_sim.spark.stores.client_objects import ClientKind, ClientObject, ClientReply, refuse, several
-from headrace_sim.spark.stores.keyed_rows import put_rows
+from headrace_sim.spark.stores.client_objects import (
+    ClientKind,
+    ClientObject,
+    ClientReply,
+    put_rows,
+    refuse,
+    several,
+)
 from headrace_sim.spark.stores.object_calls import DONE, S3, S3_BUCKET, S3_OBJECT
 from headrace_sim.spark.stores.store_changes import StoreChange, add, matching, remove
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import uuid4
 
-from headrace_sim.spark.stores.client_objects import ClientKind, ClientObject, ClientReply, refuse
-from headrace_sim.spark.stores.keyed_rows import put_rows
+from headrace_sim.spark.stores.client_objects import ClientKind, ClientObject, ClientReply, put_rows, refuse
 from headrace_sim.spark.stores.store_changes import StoreChange, matching, put, remove
 
 _VALUE = r"(?:\?|%s|%\(\w+\)s|:\w+|'(?:[^']|'')*'|-?\d+(?:\.\d+)?|true|false|null|\w+\((?:[^()]|\(\))*\))"

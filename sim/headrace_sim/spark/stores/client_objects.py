@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Protocol, Self
 
 from headrace_sim.spark.refusals import CannotFollowError, users_place
 from headrace_sim.spark.stores.redis_commands import RedisCommands, as_texts, carried_out, kept_keys, text_of
-from headrace_sim.spark.stores.store_changes import Document, StoreChange, StoreWrite, kept_documents
+from headrace_sim.spark.stores.store_changes import Document, StoreChange, StoreWrite, kept_documents, put
 
 HARMLESS = frozenset(
     {
@@ -392,3 +392,25 @@ def several(at: ClientObject, action: str, changes: Iterable[StoreChange]) -> in
     if sent:
         at._write(action, *sent)
     return len(sent)
+
+
+def put_rows(
+    at: ClientObject, action: str, target: str, rows: Iterable[Mapping[str, Any]], columns: Iterable[str] = ()
+) -> None:
+    """Put rows by their table's key, which the clients of DynamoDB and Cassandra do not say.
+
+    Choice: where nothing tells the key, the whole row is taken for it. A row that is written again is then the same row, whatever
+    the key is, and one that differs when it is written again is asked about.
+
+    ``at``: the client's object. ``action``: what its user calls. ``target``: the table. ``rows``: with none, nothing is sent.
+    ``columns``: those of the key, as the code says.
+    """
+    known = frozenset(name.lower() for name in columns) or frozenset(
+        recorder().key_of(target.partition(": ")[2])
+    )
+    changes = []
+    for row in rows:
+        key = {name: value for name, value in row.items() if name.lower() in known}
+        changes.append(put(target, key if known and len(key) == len(known) else dict(row), row))
+    if changes:
+        at._write(action, *changes, is_keyed=bool(known))

@@ -5,10 +5,9 @@ from pyspark.errors import PySparkException
 
 from headrace_sim.spark.client.connect_answers import Answers
 from headrace_sim.spark.client.sessions import ClientSession, connected
-from headrace_sim.spark.columns.ansi import is_ansi
 from headrace_sim.spark.columns.ddl import parse_schema
 from headrace_sim.spark.columns.expressions import bind
-from headrace_sim.spark.columns.in_force import ANSI, settings_in_force
+from headrace_sim.spark.columns.in_force import ANSI, is_ansi, settings_in_force
 from headrace_sim.spark.columns.sql_text import parse_expression
 from headrace_sim.spark.pyspark_versions import VERSION
 from headrace_sim.spark.refusals import CannotFollowError
