@@ -54,9 +54,8 @@ class ScriptTime:
     # where waits were interrupted: ``file:line``, in order
     interrupted: list[str] = field(default_factory=list)
     over: bool = False  # whether the script has ended
-    others: frozenset[int] = (
-        frozenset()
-    )  # the threads that were there before it: their waits are none of its own
+    # the threads that were there before it: their waits are none of its own
+    others: frozenset[int] = frozenset()
     _waits: dict[int, int] = field(default_factory=dict)
 
     def wait(self, seconds: float = 0.0) -> None:

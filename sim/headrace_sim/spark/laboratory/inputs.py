@@ -74,10 +74,8 @@ def read_from(
             calls = vars(reader).get("_headrace", {})
             is_parameter = calls.get("format") == PARAMETER
             known = waiting.get(f"{PARAMETER} {calls.get('name', '')}" if is_parameter else users_place())
-            schema, rows = (
-                calls.get("schema") or FIXED_SCHEMAS.get(str(calls.get("format", "")).lower()),
-                None,
-            )
+            schema, rows = calls.get("schema"), None
+            schema = schema or FIXED_SCHEMAS.get(str(calls.get("format", "")).lower())
             if known is not None:
                 texts = [{source.path, *(value for _, value in source.options)} for source, _ in known]
                 place = closest(texts, [*args, *options.values(), *calls.values()])

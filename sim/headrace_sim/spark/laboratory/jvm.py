@@ -157,20 +157,17 @@ class SparkJvm:
 
     def tables_of(self, session: Any) -> Sequence[bytes]:
         """Return the tables that a session knows by name, as another Java can read them."""
-        catalog, write = (
-            session.sharedState().externalCatalog(),
-            self.gateway.jvm.org.apache.spark.util.Utils.serialize,
-        )
-        return [write(catalog.getTable("default", name)) for name in _list(catalog.listTables("default"))]
+        catalog, utils = session.sharedState().externalCatalog(), self.gateway.jvm.org.apache.spark.util.Utils
+        return [
+            utils.serialize(catalog.getTable("default", name))
+            for name in _list(catalog.listTables("default"))
+        ]
 
     def make_tables(self, session: Any, tables: Sequence[bytes]) -> None:
         """Let a session know tables by name, as `tables_of` returns them."""
-        catalog, read = (
-            session.sharedState().externalCatalog(),
-            self.gateway.jvm.org.apache.spark.util.Utils.deserialize,
-        )
+        catalog, utils = session.sharedState().externalCatalog(), self.gateway.jvm.org.apache.spark.util.Utils
         for table in tables:
-            catalog.createTable(read(table), True)
+            catalog.createTable(utils.deserialize(table), True)
 
     def read_iceberg(self, session: Any, folder: Path, path: str) -> list[Item]:
         """Return the rows of a table of Iceberg, as a session reads them. ``folder``: of a trial, or its copy."""
@@ -302,9 +299,8 @@ def attach(running_jvm: SparkJvm, session: Any) -> SparkSession:
 
     ``running_jvm``: what the parent started. ``session``: Java's session, as the parent has it.
     """
-    running_jvm.gateway._gateway_client.is_connected = (
-        False  # its sockets are the parent's: nothing may be said there
-    )
+    # Its sockets are the parent's: nothing may be said there.
+    running_jvm.gateway._gateway_client.is_connected = False
     os.environ.update(zip(_GATEWAY, (str(running_jvm.port), running_jvm.secret), strict=True))
     os.environ["PYSPARK_PYTHON"] = str(running_jvm.folder / "python")
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None

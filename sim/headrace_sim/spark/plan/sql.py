@@ -273,12 +273,10 @@ class _Statements:
                 raise ParseException(message=message)
             if isinstance(each, exp.FileFormatProperty):
                 provider = "hive" if isinstance(each.this, exp.InputOutputFormat) else each.name.lower()
-            elif isinstance(
-                each, exp.PartitionedByProperty
-            ):  # Iceberg's days(at) and the like are no columns
-                named = [
-                    part for part in each.this.expressions if isinstance(part, (exp.Identifier, exp.Column))
-                ]
+            elif isinstance(each, exp.PartitionedByProperty):
+                # Iceberg's days(at) and the like are no columns.
+                columns_of = (exp.Identifier, exp.Column)
+                named = [part for part in each.this.expressions if isinstance(part, columns_of)]
                 partitions = tuple(part.name for part in named)
             elif isinstance(each, exp.LocationProperty):
                 location = each.name

@@ -284,11 +284,7 @@ class _Planner:
 def _own(step: Aggregate | Deduplicate | Limit, schema: t.StructType) -> Native:
     match step:
         case Aggregate():
-            return (
-                SessionWindows(step, schema)
-                if any(map(is_session, step.groups))
-                else Aggregation(step, schema)
-            )
+            return (SessionWindows if any(map(is_session, step.groups)) else Aggregation)(step, schema)
         case Deduplicate():
             return Deduplication(step, schema)
         case Limit():

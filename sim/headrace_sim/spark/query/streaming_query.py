@@ -18,7 +18,7 @@ from headrace.api.errors import HeadraceError
 from headrace_sim.spark.client.connect_answers import Answers, SessionState
 from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.columns.values import byte_order, shuffled_key
-from headrace_sim.spark.query.operators import Aggregation, Deduplication, Limitation, SessionWindows
+from headrace_sim.spark.query.operators import Aggregation, SessionWindows
 from headrace_sim.spark.query.schedules import FaultKind, Feed, Schedule, ScheduledFault
 from headrace_sim.spark.query.stages import (
     JobWatermarks,
@@ -241,11 +241,8 @@ class _Query:
 
     def go_on_from(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint: its state, and its offset and commit logs. Output already written stays."""
-        self._state, self._watermark, self.outcome.late = (
-            checkpoint.state,
-            checkpoint.watermark_ms,
-            checkpoint.late,
-        )
+        self._state, self._watermark = checkpoint.state, checkpoint.watermark_ms
+        self.outcome.late = checkpoint.late
         self._partitions = next((len(stores) for stores in self._state.values()), self._partitions)
         self._watermarks.forget()
         for batch in self.outcome.batches[len(checkpoint.batches) :]:
@@ -383,28 +380,19 @@ class _Query:
         """Run a batch through stages."""
         for stage in stages:
             match stage.work:
-                case (
-                    Operator()
-                    | GroupOperator()
-                    | Aggregation()
-                    | SessionWindows()
-                    | Deduplication()
-                    | Limitation()
-                ):
-                    parts = self._with_state(stage, _joined(parts), batch, done)
                 case Joining():
                     sides = [self._branch(batch, stream, parts, done) for stream in stage.streams]
-                    rows = [
-                        (side, row) for side, side_parts in enumerate(sides) for row in _joined(side_parts)
-                    ]
+                    rows = [(number, row) for number, side in enumerate(sides) for row in _joined(side)]
                     parts = self._with_state(stage, rows, batch, done)
+                case work if isinstance(work, Stateful):
+                    parts = self._with_state(stage, _joined(parts), batch, done)
                 case Streams():
                     sides = [self._branch(batch, stream, parts, done) for stream in stage.work]
                     parts = [part for side in sides for part in side]
                 case WatermarkStage():
                     self._observe(stage.work, _joined(parts), batch, done)
-                case _:
-                    parts = [stage.work(part, self._schedule.frame_rows) for part in parts]
+                case work:
+                    parts = [work(part, self._schedule.frame_rows) for part in parts]
         return parts
 
     def _with_state(

@@ -86,9 +86,8 @@ def _open(
     opener: Any = None,
 ) -> Any:
     """Open a file as `open` does; one for writing is watched."""
-    is_pipe = isinstance(file, int) and not stat.S_ISREG(
-        os.fstat(file).st_mode
-    )  # or a socket: it keeps nothing
+    # or a socket: it keeps nothing
+    is_pipe = isinstance(file, int) and not stat.S_ISREG(os.fstat(file).st_mode)
     if is_pipe or not set(mode) & set("wax+") or file == os.devnull:
         return _real_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
     raw_mode = mode.replace("t", "").replace("b", "")

@@ -240,9 +240,7 @@ def copied(value: Any, place: str, what: str) -> Callable[[], Any]:
     Raise `SparkJobError` if it cannot be pickled.
     """
     try:
-        with patch.object(
-            os, "urandom", _ENTROPY
-        ):  # a run's own would give two classes one id, and make them one
+        with patch.object(os, "urandom", _ENTROPY):  # a run's own would make two classes one, by one id
             pickled = cloudpickle.dumps(value)
     except Exception as error:
         problem = f"the {what} cannot be pickled (PicklingError): {error}"

@@ -38,9 +38,8 @@ class ClientKind:
 
     name: str  # as its users know it: ``pymongo's collection``
     calls: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # what its methods do
-    opens: Mapping[str, "ClientKind"] = field(
-        default_factory=dict
-    )  # kinds of what methods return: places named by their arguments
+    # kinds of what methods return: places named by their arguments
+    opens: Mapping[str, "ClientKind"] = field(default_factory=dict)
     parts: Mapping[str, "ClientKind"] = field(default_factory=dict)  # the kinds of its attributes
     inner: "ClientKind | None" = None  # the kind of what is behind an attribute or an item of any other name
     rest: Callable[[str], Callable[..., Any] | None] = lambda _: None  # what a method of any other name does
@@ -272,12 +271,9 @@ class Opener(Named):
         self._client, self._row = client, row
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        row = self._row
-        return (
-            ClientObject(self._client, row, (), options)
-            if isinstance(row, ClientKind)
-            else row(*args, **options)
-        )
+        if isinstance(self._row, ClientKind):
+            return ClientObject(self._client, self._row, (), options)
+        return self._row(*args, **options)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("from_") or name == "connect":

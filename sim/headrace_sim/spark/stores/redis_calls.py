@@ -54,22 +54,20 @@ def _command(name: str) -> Callable[..., Command] | None:
 
 def _now(name: str) -> Callable[..., Any] | None:
     command = _command(name)
-    return (
-        None
-        if command is None
-        else lambda at, *args, **options: _carried_out(at, [command(*args, **options)])[0]
-    )
+    if command is None:
+        return None
+    return lambda at, *args, **options: _carried_out(at, [command(*args, **options)])[0]
 
 
 def _held(name: str) -> Callable[..., Any] | None:
-    command = _command(name)
+    if (command := _command(name)) is None:
+        return None
 
     def hold(at: ClientObject, *args: Any, **options: Any) -> ClientObject:
-        assert command is not None
         at._held.append(command(*args, **options))
         return at
 
-    return None if command is None else hold
+    return hold
 
 
 def _execute(at: ClientObject) -> list[Any]:
@@ -94,9 +92,8 @@ def encoded(reply: Any, *, texts: bool) -> Any:
         return reply.encode()
     if isinstance(reply, dict):
         return {encoded(name, texts=texts): encoded(value, texts=texts) for name, value in reply.items()}
-    return (
-        type(reply)(encoded(part, texts=texts) for part in reply) if isinstance(reply, list | set) else reply
-    )
+    is_several = isinstance(reply, list | set)
+    return type(reply)(encoded(part, texts=texts) for part in reply) if is_several else reply
 
 
 _PIPELINE = ClientKind("redis-py's pipeline", {"execute": _execute, "reset": nothing()}, rest=_held)

@@ -47,11 +47,8 @@ def _points(at: ClientObject, record: Any) -> Iterator[SeriesPoint]:
             yield _of_line(line)
     elif isinstance(record, Mapping):
         point = SeriesPoint(record["measurement"])
-        point.tags, point.fields, point.at = (
-            dict(record.get("tags", {})),
-            dict(record["fields"]),
-            record.get("time"),
-        )
+        point.tags, point.fields = dict(record.get("tags", {})), dict(record["fields"])
+        point.at = record.get("time")
         yield point
     elif isinstance(record, SeriesPoint):
         yield record
