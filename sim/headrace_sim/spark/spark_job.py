@@ -310,7 +310,7 @@ def _each(steps: Iterable[Step]) -> Iterator[Step]:
 
 
 def _in_mode(steps: Iterable[Step], mode: OutputMode) -> tuple[Step, ...]:
-    """Return steps in an output mode. In complete mode, each result of an aggregate is limited anew."""
+    """Return steps in an output mode. In complete mode, each result of an aggregate is limited afresh."""
     changed = list[Step]()
     for step in steps:
         match step:

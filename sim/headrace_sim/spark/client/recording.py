@@ -127,7 +127,7 @@ def _trigger(command: pb.WriteStreamOperationStart, place: str) -> tuple[str, An
 
 
 def _policy(answers: Answers) -> WatermarkPolicy:
-    """How several watermarks are combined, by the session's settings."""
+    """Return how several watermarks are combined, by the session's settings."""
     policy = str(answers.state.settings.get(_POLICY))
     try:
         return WatermarkPolicy(policy.lower())

@@ -1,11 +1,11 @@
-"""What a script needs of its surroundings, and they lack: settings of the environment, and modules.
+"""What a script needs and its surroundings lack: environment variables, and modules.
 
 Rules of this file:
 
 * A module that is missing and only talks (logs, metrics, alerts, helpers of notebooks) is replaced by an inert stand-in: any
   attribute, any call. So is any other that the user names. What such a module is told goes nowhere.
 * A missing client of a store is replaced by one that answers in a trial, as far as the table of clients goes.
-* A variable of the environment that was asked for and is not set is remembered with its place, to explain what fails then.
+* An environment variable that was asked for and is not set is remembered with its place, to explain what fails later.
 """
 
 import importlib
@@ -73,23 +73,23 @@ class Inert:
         """Take every error as it is."""
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterate over nothing."""
+        """Yield nothing."""
         return iter(())
 
     def __len__(self) -> int:
-        """Have nothing."""
+        """Return zero: it is empty."""
         return 0
 
     def __bool__(self) -> bool:
-        """Be there."""
+        """Return true: it exists."""
         return True
 
     def __fspath__(self) -> str:
-        """Be a path."""
+        """Return a path."""
         return f"/{self._headrace_name}"
 
     def __mro_entries__(self, _bases: object) -> tuple[type, ...]:
-        """Be a base of classes."""
+        """Return the base of classes that derive from it."""
         return (Inert,)
 
     def __repr__(self) -> str:

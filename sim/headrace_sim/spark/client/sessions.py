@@ -103,7 +103,7 @@ class ClientSession(ConnectSession):
         return frame_of(_Given(Rows(schema, [tuple(part) for part in partitions])), self)
 
     def derived(self, frame: DataFrame, compute: Callable[[Rows], Rows]) -> DataFrame:
-        """Return a frame of a batch, whose rows are computed from those of another, anew for each action."""
+        """Return a frame of a batch, whose rows are computed from those of another, afresh for each action."""
         relation, seed = frame._plan.to_proto(self.client).root, new_batch()
 
         def rows() -> Rows:
@@ -204,7 +204,7 @@ def _java_frame(_frame: Any) -> Any:
 
 
 def _refusing(original: Callable[..., None]) -> Callable[..., None]:
-    """Hear of what PySpark's client itself does not have: code may catch that error, which classic Spark would not raise."""
+    """Record calls that PySpark's client lacks: code may catch the error, which classic Spark would not raise."""
 
     def init(self: Any, *args: Any, **options: Any) -> None:
         original(self, *args, **options)

@@ -57,7 +57,7 @@ def aggregate(node: Recorded, bind: Callable[[Any], Bound]) -> Bound:
 
 
 def _by_another(node: Recorded, bind: Callable[[Any], Bound]) -> Bound:
-    """Of ``max_by`` and ``min_by``: the value of one column where another one is largest, or smallest."""
+    """Return ``max_by`` or ``min_by``: the value of one column where another one is largest, or smallest."""
     chosen, by = map(bind, node.args)
     choose = max if node.name == "max_by" else min
 
@@ -69,7 +69,7 @@ def _by_another(node: Recorded, bind: Callable[[Any], Bound]) -> Bound:
 
 
 def _total(kind: t.DataType) -> t.DataType:
-    """SUM of integers is BIGINT, of others DOUBLE or DECIMAL."""
+    """Return the type of a SUM: BIGINT for integers, DOUBLE or DECIMAL for others."""
     if isinstance(kind, t.DecimalType):
         return bounded(kind.precision + 10, kind.scale)
     return t.LongType() if type(kind) in BITS else t.DoubleType()

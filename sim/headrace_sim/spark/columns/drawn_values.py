@@ -1,4 +1,4 @@
-"""Values of a type: what rows that nobody has written are made of."""
+"""Values drawn for a type: rows are made of them where the user gives none."""
 
 import random
 from collections.abc import Callable

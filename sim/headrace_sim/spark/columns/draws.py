@@ -36,7 +36,7 @@ def new_batch() -> int:
 
 
 def forget_draws() -> None:
-    """Draw all anew, as a new driver does."""
+    """Forget all seeds, as a new driver does."""
     _SEEDS.clear()
 
 

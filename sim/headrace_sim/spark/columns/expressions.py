@@ -132,7 +132,7 @@ _NOW: ContextVar[datetime | None] = ContextVar("now", default=None)
 
 
 def columns_at(now: datetime) -> AbstractContextManager[Any]:
-    """Let columns that ask for the time have this one within: Spark keeps that of a batch, which is run again with the same."""
+    """Give columns that ask for the time this one within: a batch that Spark runs again keeps its time."""
     return held(_NOW, now)
 
 
@@ -212,7 +212,7 @@ class _Binder:
         return replace(bound, type=node.args[1]) if len(node.args) > 1 else bound
 
     def _now(self, node: Recorded) -> Bound:
-        """One time for all rows, as in a query of Spark's."""
+        """Return one time for all rows, as in a Spark query."""
         now, is_date = _NOW.get() or datetime.now(), node.name == "current_date"
         kind = t.DateType() if is_date else t.TimestampType()
         return Bound(shown(node), kind, False, lambda _row: wall_time(now).date() if is_date else now)
@@ -311,7 +311,7 @@ class _Binder:
         return lifted(node, t.StringType(), lambda *texts: "".join(texts), *parts)
 
     def _joined(self, node: Recorded) -> Bound:
-        """Of ``concat_ws``: nulls are left out, and so are those of arrays."""
+        """Return ``concat_ws``: nulls are left out, in arrays too."""
         parts = [self._texts(self.bind(argument), node) for argument in node.args[1]]
         between = str(node.args[0])
         return Bound(
@@ -331,7 +331,7 @@ class _Binder:
         return lambda row: [cast(item) for item in inner.value(row) or () if item is not None]
 
     def _sorted(self, node: Recorded) -> Bound:
-        """Of ``array_sort``, which puts nulls last, and of ``sort_array``, which takes them for the smallest."""
+        """Return ``array_sort``, which puts nulls last, or ``sort_array``, for which they are the smallest."""
         inner, nulls_last = self.bind(node.args[0]), node.name == "array_sort"
         descends = self.bind(node.args[1]).value(()) is False if len(node.args) > 1 else False
         if not isinstance(inner.type, t.ArrayType) or (nulls_last and len(node.args) > 1):
@@ -360,7 +360,7 @@ class _Binder:
         )
 
     def _over_items(self, node: Recorded) -> Bound:
-        """Of ``transform``, ``filter``, ``exists`` and ``forall``: a function of columns that is called for each item."""
+        """Return ``transform``, ``filter``, ``exists`` or ``forall``, which call a function of columns for each item."""
         inner, (body, variables) = self.bind(node.args[0]), node.args[1].args
         if not isinstance(inner.type, t.ArrayType) or self.grouped_by is not None or len(variables) > 2:
             what = f"{node.name}() of {inner.type.simpleString()} here"
@@ -455,7 +455,7 @@ class _Binder:
         return Bound(shown(node), t.BooleanType(), False, lambda row: (item := value(row)) != item)
 
     def _contains(self, node: Recorded) -> Bound:
-        """Of ``array_contains``: null if it is not there, and a null is."""
+        """Return ``array_contains``: null if the item is absent and the array has a null."""
         inner = self.bind(node.args[0])
         if not isinstance(inner.type, t.ArrayType):
             raise _mismatch(node, inner, "is no array")
@@ -468,7 +468,7 @@ class _Binder:
         return lifted(node, t.BooleanType(), call, inner, wanted, nullable=inner.type.containsNull)
 
     def _element(self, node: Recorded) -> Bound:
-        """Of ``element_at``, which counts from 1, and from the end with negative places."""
+        """Return ``element_at``, which counts from 1, or from the end if the index is negative."""
         inner, key = self.bind(node.args[0]), self.bind(node.args[1])
         if isinstance(inner.type, t.MapType):
             return lifted(node, inner.type.valueType, dict.get, inner, key, nullable=True)
@@ -571,7 +571,7 @@ def _field(inner: Bound, name: str, node: Recorded) -> Bound:
 
 
 def _moved(node: Recorded, left: Bound, right: Bound) -> Bound:
-    """Of a time and an interval. Days are those of the calendar, hours pass."""
+    """Return the sum or difference of a time and an interval. Days are calendar days, hours are elapsed time."""
     is_behind = isinstance(left.type, t.DayTimeIntervalType) and node.name == "plus"
     time, interval = (right, left) if is_behind else (left, right)
     kind, length = time.type, interval.type
@@ -629,7 +629,7 @@ def _divided(dividend: float, divisor: float) -> float:
 
 
 def _remainder(dividend: Any, divisor: Any) -> Any:
-    """The remainder has the sign of the dividend, as in Java."""
+    """Return a remainder with the sign of the dividend, as in Java."""
     if divisor == 0:
         raise ArithmeticException(message="[REMAINDER_BY_ZERO] Remainder by zero")
     if isinstance(dividend, float):
@@ -659,7 +659,7 @@ def _null_safe(node: Recorded, left: Bound, right: Bound) -> Bound:
 
 
 def _connective(decisive: bool) -> Callable[[Recorded, Bound, Bound], Bound]:
-    """A false decides AND, and a true decides OR, whatever the other side, even null."""
+    """Return what binds AND or OR: a false decides AND, and a true decides OR, even if the other side is null."""
 
     def bound(node: Recorded, left: Bound, right: Bound) -> Bound:
         boolean(left, node), boolean(right, node)
@@ -677,7 +677,7 @@ def _connective(decisive: bool) -> Callable[[Recorded, Bound, Bound], Bound]:
 
 
 def _part_of_text(text: str, start: int, length: int) -> str:
-    """Positions start at 1, which 0 also means; negative ones count from the end."""
+    """Return a part of a text. Positions start at 1, which 0 also means; negative ones count from the end."""
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
     return text[max(0, begin) : max(0, begin + length)]
 

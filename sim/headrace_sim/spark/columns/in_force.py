@@ -106,7 +106,7 @@ def asked_with() -> dict[str, str]:
 
 
 def unheeded(values: Mapping[str, str]) -> list[str]:
-    """Return those of a session's settings of which it is not known what they change."""
+    """Return the session's settings whose effect on values is unknown."""
     return [
         f"{name}={value}" for name, value in values.items()
         if name.startswith("spark.sql.legacy.") and name not in DEFAULTS and name not in _LEFT

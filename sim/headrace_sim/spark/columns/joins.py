@@ -57,7 +57,7 @@ def joined(left: Side, right: Side, how: str, names: Sequence[str] | Recorded | 
 def _by_names(
     left: t.StructType, right: t.StructType, names: Sequence[str], place: str
 ) -> Callable[[Row, Row], bool]:
-    """Columns of the same name have the same value. Null is not equal to null."""
+    """Return whether columns of the same name are equal in two rows. Null is not equal to null."""
     pairs = [(_place(left, name), _place(right, name)) for name in names]
     for mine, its in pairs:
         if left.fields[mine].dataType != right.fields[its].dataType:

@@ -150,7 +150,7 @@ def _binary(name: str) -> Callable[[_Reader, Any], Recorded]:
 
 
 def _comparison(name: str) -> Callable[[_Reader, Any], Recorded]:
-    """All comparisons bind alike in Spark, from the left. In sqlglot some bind more tightly, and so do predicates."""
+    """Return what reads a comparison. In Spark all bind alike, from the left; in sqlglot some bind more tightly."""
 
     def read(reader: _Reader, tree: Any) -> Recorded:
         if type(tree.right) in _LOOSE or type(tree.left) in _PREDICATES:

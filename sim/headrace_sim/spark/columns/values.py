@@ -45,7 +45,7 @@ def altered_told(tell: Callable[[Altered], object]) -> AbstractContextManager[An
 
 
 def note_altered(variable: str, schema: t.StructType, row: Any, kept: tuple[Any, ...], place: str) -> None:
-    """Tell of the columns that do not hold what they were given, if somebody is to be told.
+    """Report the columns that do not hold what they were given, if `altered_told` is in force.
 
     ``variable``: the state variable. ``schema``: of its rows. ``row``: a row, as PySpark pickled it. ``kept``: the row that
     `stored` has made of it. ``place``: of the call.
@@ -99,7 +99,7 @@ def stored(schema: t.StructType, internal: Any) -> tuple[Any, ...]:
 
 
 def _in_field(field: t.StructField, value: Any) -> Any:
-    """Convert, and take zero for null in a NOT NULL number, as the bytes of Spark's row have it."""
+    """Convert a value; a null in a NOT NULL number becomes zero, as in the bytes of Spark's row."""
     converted = from_pickled(field.dataType, value)
     if converted is not None or field.nullable:
         return converted
@@ -167,7 +167,7 @@ class NegativeZero(float):
     """-0.0 in a key of the state store, which compares bytes: it is not 0.0 there."""
 
     def __eq__(self, other: object) -> bool:
-        """Equal only itself."""
+        """Return whether the other one is a negative zero, too."""
         return isinstance(other, NegativeZero)
 
     __hash__ = float.__hash__
@@ -180,11 +180,11 @@ class KeyPart:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        """Equal what has the same text."""
+        """Return whether both have the same text."""
         return isinstance(other, KeyPart) and repr(self) == repr(other)
 
     def __hash__(self) -> int:
-        """Hash the text."""
+        """Return the hash of the text."""
         return hash(repr(self))
 
     def __repr__(self) -> str:

@@ -55,7 +55,7 @@ def _with_times(value: Any, kind: t.DataType, moved: Callable[[datetime], dateti
 
 
 def wall_time(at: datetime) -> datetime:
-    """Return what a clock in the session's zone shows at an instant. Of an hour that is there twice, ``fold`` says which."""
+    """Return what a clock in the session's zone shows at an instant. Where an hour occurs twice, ``fold`` says which."""
     return at.astimezone(zone_of(in_force(ZONE))).replace(tzinfo=None) if is_set(ZONE) else at
 
 
@@ -69,7 +69,7 @@ def instant(wall: datetime) -> datetime:
 
 
 def days_later(at: datetime, days: timedelta) -> datetime:
-    """Return the same time of another day, in the session's zone. Of an hour that is there twice, the one with its offset."""
+    """Return the same time of another day, in the session's zone. Where an hour occurs twice, the one with the same offset."""
     wall = wall_time(at) + days
     second = instant(wall.replace(fold=1))
     is_second = wall_time(second) == wall and offset_time(second).utcoffset() == offset_time(at).utcoffset()

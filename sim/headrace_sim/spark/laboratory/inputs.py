@@ -54,9 +54,7 @@ def held_back(folder: Path, after: int) -> None:
 def read_from(
     folder: Path, queries: Sequence[SparkJob], number: int, absolute: Callable[[str], str] | None = None
 ) -> None:
-    """Let this process's program read its streams from files, irreversibly: those of one of its queries.
-
-    Others are empty, also those of which it starts no query.
+    """Let this process's program read the streams of one of its queries from files, irreversibly. Its other streams are empty.
 
     ``folder``: of the trial's input. ``queries``: those of the program, in order. ``number``: the place of the one that has
     rows. ``absolute``: returns the absolute path of one that a source of this query is given, if these are left as they are.

@@ -66,9 +66,9 @@ def _submitted(arguments: str) -> Iterator[tuple[str, str]]:
 
 
 def without_missing(settings: Mapping[str, str], log: BinaryIO) -> dict[str, str] | None:
-    """Return settings without the packages that Ivy has not found: those of a source, which is replaced, nobody needs.
+    """Return settings without the packages that Ivy could not find. Those of a source are not needed: it is replaced.
 
-    What needs another one fails when it is used, and names it.
+    A program that needs another one fails where it is used, with an error that names it.
 
     ``settings``: with which Spark did not start. ``log``: what it said. None is returned if that is of something else.
     """

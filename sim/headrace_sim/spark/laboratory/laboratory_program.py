@@ -193,7 +193,7 @@ def run_program(
 
 
 def _start(script: Script | Called, variables: dict[str, Any], spark: SparkSession) -> None:
-    """Run the program. What it has started goes on where it ends by itself, as by ``dbutils.notebook.exit()``."""
+    """Run the program. If it exits normally, as by ``dbutils.notebook.exit()``, the queries that it has started go on."""
     if isinstance(script, Called):
         script.start(spark)
         return
@@ -224,7 +224,7 @@ class _OverError(BaseException):
 
 
 def _resting(shift: Callable[[float], Any], spark: SparkSession) -> Callable[[float], None]:
-    """Return what a program waits with: its clock moves, and it goes on as soon as others had a moment."""
+    """Return a replacement for ``sleep``: the program's clock moves on, and it waits only until other threads have run."""
     real_sleep, started = Event().wait, []
 
     def rest(seconds: float) -> None:

@@ -62,7 +62,7 @@ class SourcesLook:
     def _schema_of(
         self, source: StreamSource, of_reader: Any, of_spark: Callable[[], t.StructType]
     ) -> t.StructType:
-        """Return the schema of a stream. Raise `ProgramError` if nobody says it, and Spark does not know it, either."""
+        """Return the schema of a stream. Raise `ProgramError` if neither the program, the user nor Spark knows it."""
         own = self.schemas.get(source.label) if isinstance(self.schemas, Mapping) else self.schemas
         schema = of_reader or FIXED_SCHEMAS.get(source.format.lower()) or own
         with suppress(Exception):  # whatever Spark raises

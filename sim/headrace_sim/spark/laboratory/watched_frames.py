@@ -229,7 +229,7 @@ def watch_queries(
     *,
     heard: bool,
 ) -> Sequence[tuple[str, str, str]]:
-    """Let one query of this process run through what is there and end, and tell the probe of each batch, irreversibly.
+    """Let one query of this process run through its input and end, and report each batch to the probe, irreversibly.
 
     Return what will be the query, if Spark writes it itself: how, where to, and the ``file:line`` of its start.
 

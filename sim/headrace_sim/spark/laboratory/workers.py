@@ -77,7 +77,7 @@ class AttemptSettings:
 
 @dataclass(frozen=True, slots=True)
 class AttemptNote:
-    """Of which attempt a worker is."""
+    """The attempt that a worker belongs to."""
 
     settings: AttemptSettings
     number: int  # of the attempt

@@ -54,7 +54,7 @@ def is_aggregated(trees: Sequence[exp.Expr]) -> bool:
 def renamed(tree: exp.Expr, aliases: Mapping[str, exp.Expr], *, whole: bool = True) -> exp.Expr:
     """Put what was selected in the place of its alias. ``whole``: also where the tree is a column of the name of an alias.
 
-    What aggregates are of are columns of the rows, and no aliases.
+    Arguments of aggregates are columns of the rows, never aliases.
     """
     expr = tree.copy()
     within = {id(column) for call in _calls_in(expr) for column in call.find_all(exp.Column)}
@@ -164,7 +164,7 @@ class GroupByClause:
         return expr
 
     def _part(self, part: Any, *, inner: bool) -> Any:
-        """``inner``: of a window, whose function is called with columns of the result."""
+        """Return a part of a tree, as `over` does. ``inner``: it is a window's function, which takes columns of the result."""
         if not isinstance(part, exp.Expr):
             return part
         if not (inner and is_aggregate(part)):
@@ -213,7 +213,7 @@ def _named(tree: exp.Expr, name: str) -> exp.Expr:
 
 
 def _natural(tree: exp.Expr) -> str:
-    """Return the name that a column, or a window of time, has of itself; of others, ""."""
+    """Return the name that a column, or a window of time, has without an alias; "" for others."""
     if isinstance(tree, exp.Column):
         return tree.name
     return tree.name.lower() if isinstance(tree, exp.Anonymous) and tree.name.lower() in _OF_TIME else ""

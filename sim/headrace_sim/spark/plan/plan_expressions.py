@@ -193,7 +193,7 @@ def _frame(window: Any) -> tuple[str, int | None, int | None] | None:
 
 
 def refuse_unread(message: Message, read: frozenset[str] | set[str], place: str) -> None:
-    """Refuse what a message says and nobody here reads.
+    """Refuse what a message says and is not read here.
 
     Raise `CannotFollowError` if it says something else than the fields that are read.
     """
@@ -258,12 +258,12 @@ _NAMES = {
 
 
 def _plain_behind(name: str, arguments: list[Recorded], at: str) -> Recorded:
-    """All arguments but the first are plain values, if they are literals."""
+    """Return a call whose arguments but the first are plain values, if they are literals."""
     return Recorded(name, (arguments[0], *map(_plain, arguments[1:])), at)
 
 
 def _neighbour(name: str, arguments: list[Recorded], at: str) -> Recorded:
-    """A row before or behind: how far, and what is there if it does not exist, are plain values."""
+    """Return a call of ``lag`` or ``lead``, whose offset and default are plain values."""
     plain = [*map(_plain, arguments[1:]), *[1, None][len(arguments) - 1 :]]
     return Recorded(name, (arguments[0], *plain), at)
 

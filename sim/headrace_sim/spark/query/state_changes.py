@@ -108,7 +108,7 @@ _JOIN = "a join of two streams"
 
 
 def _around_joins(job: SparkJob) -> list[Any]:
-    """Return what decides which columns Spark keeps of the rows of joins: it leaves out those that nobody reads."""
+    """Return what decides which columns of joined rows Spark keeps: it drops those that are never read."""
     joins = [step for step in job.stateful if isinstance(step, StreamJoin)]
     around = [(step.how, _meaning(step.on), step.output.simpleString()) for step in joins]
     read = [_meaning(step.nodes) for step in job.steps if isinstance(step, Columns)]

@@ -157,7 +157,7 @@ def opened() -> ServerAddress:
 
 
 def _wait(door: Any, ends: int, token: str) -> NoReturn:
-    """Become the server when somebody asks. End when nobody is left who could."""
+    """Become the server at the first request. End when no process is left that could send one."""
     try:
         kept = sorted({0, 1, 2, door.fileno(), ends})
         for low, high in zip(kept, [*kept[1:], os.sysconf("SC_OPEN_MAX")], strict=True):

@@ -184,10 +184,10 @@ def _started() -> Any:
 
 
 def main(door: Any, ends: int, token: str, talk: int) -> None:
-    """Answer until nobody is left who could ask.
+    """Answer requests until no process is left that could send one.
 
-    ``door``: the socket where connections come. ``ends``: a file descriptor at whose end nobody is left. ``token``: what is
-    expected of those who ask.
+    ``door``: the socket where connections come. ``ends``: a file descriptor that reaches its end when no such process is left.
+    ``token``: what is expected of those who ask.
     """
     server = Server(token, talk)
     while ends not in select.select([door, ends], [], [])[0]:

@@ -154,7 +154,7 @@ class BackgroundThreads:
     def _until(self, is_ready: Callable[[], bool], timeout: float | None) -> bool:
         """Let others run until something is ready; return False if the time is over before.
 
-        Raise `CannotFollowError` if nobody can make it ready.
+        Raise `CannotFollowError` if no thread can make it ready.
         """
         turns = self._turns.get(threading.current_thread())
         periods = 0

@@ -170,7 +170,7 @@ def _inside(folder: Path, database: Any) -> Any:
 
 
 class _Passing:
-    """Is told of effects, and lets them pass."""
+    """A probe that records nothing."""
 
     @contextmanager
     def effect(self, *_: Any, **__: Any) -> Iterator[None]:

@@ -469,7 +469,7 @@ def _settle_chance(seed: int) -> None:
 def _guard(
     folders: Sequence[Path], heard: Callable[[OutsideError], None], may_reach: Callable[[Any], bool]
 ) -> Callable[[str, tuple[Any, ...]], None]:
-    """An audit hook that refuses access outside the folders: a trial must not touch anything real."""
+    """Return an audit hook that refuses access outside the folders: a trial must not touch anything real."""
     places = tuple(f"{folder}{os.sep}" for folder in folders)
 
     def refuse(what: str) -> NoReturn:

@@ -239,7 +239,7 @@ class EffectProbe:
 
     @contextmanager
     def nobody_waits(self) -> Iterator[None]:
-        """Take what is done within as done in the background, behind the function."""
+        """Count what is done within as done in the background, after the function."""
         self._is_behind = True
         try:
             yield
@@ -248,7 +248,7 @@ class EffectProbe:
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
-        """Take what is done within as nothing of the user's."""
+        """Leave what is done within unrecorded: it is none of the user's."""
         before, self._busy = self._busy, True
         try:
             yield
@@ -312,7 +312,7 @@ class EffectProbe:
         die()
 
     def _count_together(self) -> None:
-        """Learn what the other processes of this attempt have done. One that is left of a dead attempt ends here."""
+        """Read what the other processes of this attempt have done. A process that outlives its attempt ends here."""
         if self.driver is None:
             return
         mine = [

@@ -66,7 +66,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """Who is told what is seen in the undisturbed run, and at the end of each trial."""
+    """What is called with what is seen in the undisturbed run, and at the end of each trial."""
 
     tell: Callable[[Sight], object]
     at_deaths: bool = False  # whether also where a driver has died, which takes a copy of what is there

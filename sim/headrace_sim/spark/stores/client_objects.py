@@ -107,7 +107,7 @@ class StoresOfProgram:
         """Do nothing: nothing waits."""
 
     def key_of(self, table: str) -> tuple[str, ...]:
-        """Know none."""
+        """Return none: no key is known."""
         del table
         return ()
 
@@ -206,7 +206,7 @@ class ClientObject:
 
 
 class BackgroundSend:
-    """What is sent in the background: at the latest when somebody waits for it."""
+    """A request that is sent in the background: at the latest when its result is awaited."""
 
     def __init__(self, future: Future[Any], client: str) -> None:
         self._future, self._client = future, client
