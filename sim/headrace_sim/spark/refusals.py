@@ -42,14 +42,8 @@ _OWN, _PYSPARK, _STANDARD = (_folder(file) for file in (__file__, pyspark.__file
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
 _OURS = tuple(
     f"{os.sep}{package.replace('/', os.sep)}{os.sep}"
-    for package in (
-        "core/headrace",
-        "headrace_cli",
-        "headrace_properties",
-        "headrace_sim",
-        "site-packages/headrace",
-    )
-)
+    for package in ("core/headrace", "headrace_cli", "headrace_properties", "headrace_sim", "site-packages/headrace")
+)  # fmt: skip
 """Where our own modules are, here and installed: around the user's code while it is checked, and below it where it calls them."""
 DRIVER_CRASH = "Spark says only: TransformWithStateInPySpark driver worker exited unexpectedly (crashed)"
 """The error that the user sees for any failure while the driver runs ``init`` and ``close``."""
@@ -170,24 +164,17 @@ def label_of(place: str) -> str:
 def columns_named(file: str) -> str:
     """Return columns that a file asks for by `col("name")` and does not make, as a schema to begin with."""
     try:
-        calls = [
-            node
-            for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8-sig")))
-            if isinstance(node, ast.Call)
-        ]
+        tree = ast.parse(Path(file).read_text(encoding="utf-8-sig"))
     except (OSError, SyntaxError, ValueError):
         return "word STRING"
     named = dict[str, list[str]]()
-    for call in calls:
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         text = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
         if isinstance(text, str) and text.isidentifier():
             named.setdefault(getattr(call.func, "attr", getattr(call.func, "id", "")), []).append(text)
     produced = {name for call in ("alias", "withColumn", "name") for name in named.get(call, ())}
-    wanted = [
-        name
-        for name in dict.fromkeys([*named.get("col", ()), *named.get("column", ())])
-        if name not in produced
-    ]
+    asked = dict.fromkeys([*named.get("col", ()), *named.get("column", ())])
+    wanted = [name for name in asked if name not in produced]
     return ", ".join(f"{name} STRING" for name in wanted[:_COLUMNS_TOLD]) or "word STRING"
 
 

@@ -210,20 +210,16 @@ _SIMPLE = {
     "float": _packed("<f", t.FloatType()),
     "int": AvroType(t.IntegerType(), _read_long, _long),
     "long": AvroType(t.LongType(), _read_long, _long),
-    "string": AvroType(
-        t.StringType(), lambda data: _BYTES.read(data).decode(), lambda text: _BYTES.write(text.encode())
-    ),
-}
+    "string": AvroType(t.StringType(), lambda data: _BYTES.read(data).decode(), lambda text: _BYTES.write(text.encode())),
+}  # fmt: skip
 _LOGICAL = {
     ("int", "date"): AvroType(
-        t.DateType(),
-        lambda data: _EPOCH.date() + timedelta(_read_long(data)),
-        lambda day: _long((day - _EPOCH.date()).days),
+        t.DateType(), lambda data: _EPOCH.date() + timedelta(_read_long(data)), lambda day: _long((day - _EPOCH.date()).days)
     ),
     ("long", "timestamp-micros"): _since_epoch(timedelta(microseconds=1)),
     ("long", "timestamp-millis"): _since_epoch(timedelta(milliseconds=1)),
     ("string", "uuid"): _SIMPLE["string"],
-}
+}  # fmt: skip
 _NESTED: dict[str, Callable[[Mapping[str, Any], dict[str, AvroType]], AvroType]] = {
     "array": _array, "enum": _enum, "map": _map, "record": _record,
 }  # fmt: skip

@@ -233,13 +233,9 @@ FUNCTIONS: dict[str, Function] = {
 }
 """The functions, by the names of Java's API."""
 PARSED = {
-    "to_date": Function(
-        (_TEXT, _TEXT), _DATE, lambda text, form: time_of_text(text, form).date(), exact=True
-    ),
-    "to_timestamp": Function(
-        (_TEXT, _TEXT), _TIME, lambda text, form: instant(time_of_text(text, form)), exact=True
-    ),
-}
+    "to_date": Function((_TEXT, _TEXT), _DATE, lambda text, form: time_of_text(text, form).date(), exact=True),
+    "to_timestamp": Function((_TEXT, _TEXT), _TIME, lambda text, form: instant(time_of_text(text, form)), exact=True),
+}  # fmt: skip
 """Functions that read text by a pattern, if they are given one."""
 
 

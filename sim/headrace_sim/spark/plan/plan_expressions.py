@@ -229,16 +229,12 @@ def expressions_in(message: Message) -> Iterator[pb.Expression]:
 _ALL: frozenset[str] = frozenset({"*"})
 _FIELDS = {
     "alias": frozenset({"expr", "name"}),
-    "common_inline_user_defined_function": frozenset(
-        {"function_name", "deterministic", "arguments", "python_udf"}
-    ),
+    "common_inline_user_defined_function": frozenset({"function_name", "deterministic", "arguments", "python_udf"}),
     "unresolved_attribute": frozenset({"unparsed_identifier", "plan_id"}),
-    "unresolved_function": frozenset(
-        {"function_name", "arguments", "is_distinct", "is_user_defined_function"}
-    ),
+    "unresolved_function": frozenset({"function_name", "arguments", "is_distinct", "is_user_defined_function"}),
     "unresolved_star": frozenset({"unparsed_target", "plan_id"}),
     "window": frozenset({"window_function", "partition_spec", "order_spec", "frame_spec"}),
-}
+}  # fmt: skip
 """The fields that are read of kinds of columns that have further ones."""
 _KINDS: dict[str, Callable[[Reading, Any, str], Recorded]] = {
     "alias": Reading._alias, "call_function": Reading._function, "cast": Reading._cast,

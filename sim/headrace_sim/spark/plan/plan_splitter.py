@@ -334,10 +334,8 @@ class Splitter:
 
 
 _OF_PANDAS = frozenset(
-    number
-    for name, number in vars(PythonEvalType).items()
-    if name.startswith("SQL_TRANSFORM_WITH_STATE_PANDAS")
-)
+    number for name, number in vars(PythonEvalType).items() if name.startswith("SQL_TRANSFORM_WITH_STATE_PANDAS")
+)  # fmt: skip
 _SPLIT: dict[str, Callable[[Splitter, Any, str], Stream]] = {
     "aggregate": Splitter._aggregated, "apply_in_pandas_with_state": Splitter._applied, "deduplicate": Splitter._kept_once,
     "group_map": Splitter._with_state, "limit": Splitter._limited, "map_partitions": Splitter._mapped,

@@ -197,15 +197,11 @@ SERVICES = {
     "firehose": ClientKind(
         "boto3's Firehose client",
         {
-            "put_record": _message(
-                "firehose", "DeliveryStreamName", "put_record", lambda sent: _streamed(sent["Record"])
-            ),
-            "put_record_batch": _message(
-                "firehose", "DeliveryStreamName", "put_record_batch", _streamed, "Records"
-            ),
+            "put_record": _message("firehose", "DeliveryStreamName", "put_record", lambda sent: _streamed(sent["Record"])),
+            "put_record_batch": _message("firehose", "DeliveryStreamName", "put_record_batch", _streamed, "Records"),
         },
     ),
-}
+}  # fmt: skip
 """Boto3's low-level clients, by service."""
 RESOURCES = {
     "s3": ClientKind("boto3's S3 resource", opens={"Object": S3_OBJECT, "Bucket": S3_BUCKET}),

@@ -50,12 +50,7 @@ CLIENTS: Mapping[str, Mapping[str, Row]] = {
         "execute_concurrent_with_args": execute_concurrent_with_args,
         **{
             name: nothing()
-            for name in (
-                "DCAwareRoundRobinPolicy",
-                "TokenAwarePolicy",
-                "ExecutionProfile",
-                "RoundRobinPolicy",
-            )
+            for name in ("DCAwareRoundRobinPolicy", "TokenAwarePolicy", "ExecutionProfile", "RoundRobinPolicy")
         },
     },
     "influxdb_client": {"InfluxDBClient": INFLUX, "Point": SeriesPoint, "WriteOptions": Options},
@@ -75,7 +70,7 @@ CLIENTS: Mapping[str, Mapping[str, Row]] = {
     "redis": dict.fromkeys(("Redis", "StrictRedis", "from_url"), REDIS) | {"ConnectionPool": nothing()},
     "requests": http_rows("requests"),
     "httpx": http_rows("httpx"),
-}
+}  # fmt: skip
 """By the name of the module that is imported; the names of its submodules are here, too."""
 SERVERS: Mapping[str, str] = {
     "psycopg2": "pyformat", "psycopg": "pyformat", "pymysql": "pyformat", "MySQLdb": "format", "mysql.connector": "pyformat",

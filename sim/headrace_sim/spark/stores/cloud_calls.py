@@ -123,13 +123,9 @@ _REFERENCE = ClientKind(
 )
 _COLLECTION = ClientKind(
     "google.cloud.firestore's collection",
-    {
-        "add": lambda at, document_data: at._write(
-            "add", add(f"firestore: {'/'.join(at._names)}", document_data)
-        )
-    },
+    {"add": lambda at, document_data: at._write("add", add(f"firestore: {'/'.join(at._names)}", document_data))},
     {"document": _REFERENCE},
-)
+)  # fmt: skip
 _REFERENCE.opens["collection"] = _COLLECTION  # type: ignore[index]
 
 
@@ -193,15 +189,11 @@ _CONTAINER = ClientKind(
     {
         "upsert_item": _upsert,
         "create_item": _create_item,
-        "replace_item": lambda at, item, body: at._write(
-            "replace_item", put(_cosmos(at), {"id": body["id"]}, body)
-        ),
+        "replace_item": lambda at, item, body: at._write("replace_item", put(_cosmos(at), {"id": body["id"]}, body)),
         "read_item": _read_item,
-        "delete_item": lambda at, item, partition_key=None: at._write(
-            "delete_item", remove(_cosmos(at), {"id": item})
-        ),
+        "delete_item": lambda at, item, partition_key=None: at._write("delete_item", remove(_cosmos(at), {"id": item})),
     },
-)
+)  # fmt: skip
 _COSMOS_DATABASE = ClientKind(
     "azure.cosmos' database",
     opens={"get_container_client": _CONTAINER, "create_container_if_not_exists": _CONTAINER},

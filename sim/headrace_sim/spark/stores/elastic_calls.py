@@ -126,14 +126,12 @@ _ELASTIC_CALLS: Mapping[str, Any] = {
     "update": _update,
     "delete": lambda at, index, id: at._write("delete", remove(f"elasticsearch: {index}", {"_id": str(id)})),
     "get": _got,
-    "exists": lambda at, index, id: bool(
-        matching(at._documents(f"elasticsearch: {index}"), {"_id": str(id)})
-    ),
+    "exists": lambda at, index, id: bool(matching(at._documents(f"elasticsearch: {index}"), {"_id": str(id)})),
     "bulk": _bulk,
     "ping": nothing(True),
     "info": nothing(ClientReply(version={"number": "8.0.0"})),
     "close": nothing(),
-}
+}  # fmt: skip
 
 
 ELASTIC = ClientKind("elasticsearch's client", _ELASTIC_CALLS, parts={"indices": _INDICES})

@@ -71,17 +71,13 @@ def _upload_file(at: ClientObject, Filename: str, Bucket: str, Key: str) -> None
 
 S3: Mapping[str, Callable[..., Any]] = {
     "put_object": lambda at, Bucket, Key, Body=b"": _put(at, "put_object", _s3(Bucket, Key), Body),
-    "get_object": lambda at, Bucket, Key: ClientReply(
-        Body=io.BytesIO(_get(at, _s3(Bucket, Key), "NoSuchKey"))
-    ),
-    "head_object": lambda at, Bucket, Key: ClientReply(
-        DONE, ContentLength=len(_get(at, _s3(Bucket, Key), "404"))
-    ),
+    "get_object": lambda at, Bucket, Key: ClientReply(Body=io.BytesIO(_get(at, _s3(Bucket, Key), "NoSuchKey"))),
+    "head_object": lambda at, Bucket, Key: ClientReply(DONE, ContentLength=len(_get(at, _s3(Bucket, Key), "404"))),
     "list_objects_v2": _list,
     "delete_object": lambda at, Bucket, Key: at._write("delete_object", remove(_s3(Bucket, Key), {})),
     "upload_fileobj": lambda at, Fileobj, Bucket, Key: _put(at, "upload_fileobj", _s3(Bucket, Key), Fileobj),
     "upload_file": _upload_file,
-}
+}  # fmt: skip
 S3_OBJECT = ClientKind(
     "boto3's S3 object",
     {
@@ -134,15 +130,13 @@ def _blob(at: ClientObject) -> str:
 _GOOGLE_BLOB = ClientKind(
     "google.cloud.storage's blob",
     {
-        "upload_from_string": lambda at, data, content_type=None: _put(
-            at, "upload_from_string", _blob(at), data
-        ),
+        "upload_from_string": lambda at, data, content_type=None: _put(at, "upload_from_string", _blob(at), data),
         "exists": lambda at: bool(at._documents(_blob(at))),
         "download_as_bytes": lambda at: _get(at, _blob(at), "NotFound"),
         "download_as_text": lambda at: _get(at, _blob(at), "NotFound").decode(),
         "delete": lambda at: at._write("delete", remove(_blob(at), {})),
     },
-)
+)  # fmt: skip
 _GOOGLE_BUCKET = ClientKind("google.cloud.storage's bucket", opens={"blob": _GOOGLE_BLOB})
 GOOGLE_STORAGE = ClientKind(
     "google.cloud.storage's client", opens={"bucket": _GOOGLE_BUCKET, "get_bucket": _GOOGLE_BUCKET}
@@ -156,13 +150,11 @@ def _azure(at: ClientObject, *more: str) -> str:
 _AZURE_BLOB = ClientKind(
     "azure's blob client",
     {
-        "upload_blob": lambda at, data, overwrite=False: _put(
-            at, "upload_blob", _azure(at), data, overwrite=overwrite
-        ),
+        "upload_blob": lambda at, data, overwrite=False: _put(at, "upload_blob", _azure(at), data, overwrite=overwrite),
         "exists": lambda at: bool(at._documents(_azure(at))),
         "delete_blob": lambda at: at._write("delete_blob", remove(_azure(at), {})),
     },
-)
+)  # fmt: skip
 _AZURE_CONTAINER = ClientKind(
     "azure's container client",
     {

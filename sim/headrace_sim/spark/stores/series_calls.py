@@ -180,8 +180,6 @@ _HBASE_TABLE = ClientKind(
     {"batch": _HBASE_BATCH},
 )
 HBASE = ClientKind(
-    "happybase's connection",
-    {name: nothing() for name in ("open", "close", "create_table")},
-    {"table": _HBASE_TABLE},
-)
+    "happybase's connection", {name: nothing() for name in ("open", "close", "create_table")}, {"table": _HBASE_TABLE}
+)  # fmt: skip
 HBASE_POOL = ClientKind("happybase's pool", opens={"connection": HBASE})
