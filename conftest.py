@@ -50,7 +50,7 @@ NEEDS_SPARK = (
     "tests/properties/replays/prices.py", "tests/crash_points.py",
     "scenarios/headrace_scenarios/chaos", "cli/headrace_cli/reports/chaos_report.py",
     "benchmarks/headrace_benchmarks/spark_*",
-    "tests/benchmarks/test_spark_jobs.py", "tests/cli/test_serve.py", "tests/cli/test_everyday.py",
+    "tests/benchmarks/test_spark_jobs.py", "tests/cli/test_job_commands.py", "tests/cli/test_everyday.py",
 )  # fmt: skip
 """What cannot even be imported without PySpark."""
 
