@@ -24,9 +24,9 @@ class Transition(Generic[StateT]):
     leads_to: tuple[StateT, ...]
 
 
-def undeclared(address: str, state: enum.Enum, given: object) -> AssertionError:
+def undeclared(address: str, state: enum.Enum, event: object) -> AssertionError:
     """Build the error for an input that a machine's table has nothing for; ``address``: the machine's."""
-    return AssertionError(f"{address} is {state.value} and got {given}")
+    return AssertionError(f"{address} is {state.value} and got {event}")
 
 
 def ignore(_machine: object, _now: int, _given: object) -> None:

@@ -455,7 +455,7 @@ class Rules:
         """
         return sequencer > known
 
-    def reported(self, known: int, told: int) -> int:
+    def reported(self, known: int, behind: int) -> int:
         """Return an owner's progress after a report that is behind an earlier one: the network reorders reports (7.2)."""
         return known
 
@@ -471,13 +471,13 @@ class Rules:
         """
         return True
 
-    def merged(self, known: Progress, told: Progress) -> Progress:
+    def merged(self, known: Progress, update: Progress) -> Progress:
         """Return a computation's known progress after an update: low watermarks never move backwards (7.2)."""
-        return known.at_least(told)
+        return known.at_least(update)
 
-    def advanced(self, known: int, told: int) -> int:
+    def advanced(self, known: int, update: int) -> int:
         """Return an interval's input watermark or horizon after an update: low watermarks never move backwards (7.2)."""
-        return max(known, told)
+        return max(known, update)
 
     def outliers(self, percent: float, pending: int) -> int:
         """Return how many pending records a percentile watermark may pass: it strips away outliers (7.2).

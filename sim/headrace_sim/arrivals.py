@@ -364,7 +364,7 @@ class Arrivals:
             self._chains.arrived(chain, arrival.activations)
         if arrival.content is None and arrival.place:
             arrival.periodic = all(
-                isinstance(told, _ROUTINE_EVENTS) for told in history.events[events:]
+                isinstance(recorded, _ROUTINE_EVENTS) for recorded in history.events[events:]
             ) and not any(map(_is_news, kernel.put_since(mark)))
         self.handled.append(arrival)
 

@@ -27,7 +27,7 @@ def sources_of(feed: Feed, pipeline: Pipeline) -> dict[str, InjectorLog]:
     }
     for entry in feed.entries:
         entries[entry.address].append(entry)
-    return {address: InjectorLog(found) for address, found in entries.items()}
+    return {address: InjectorLog(own) for address, own in entries.items()}
 
 
 def machines_of(

@@ -17,7 +17,7 @@ from headrace_sim.endpoints.store import StoreHost
 from headrace_sim.faults import StepFault
 from headrace_sim.faults.log import FaultLog
 from headrace_sim.feed import Feed
-from headrace_sim.hosting.host import Host, Told
+from headrace_sim.hosting.host import Host, OnStep
 from headrace_sim.hosting.step_watch import StepWatch
 from headrace_sim.kernel import Kernel, seldom_collected
 from headrace_sim.protocol import SOUND, Protocol
@@ -136,9 +136,9 @@ class Cluster:
         self.host.observer = watch = StepWatch(self.host, self._log, tuple(planned), begin)
         return watch
 
-    def tell_steps(self, told: Told) -> None:
+    def tell_steps(self, on_step: OnStep) -> None:
         """Report each protocol step from now on, before any fault begins at it."""
-        (self.host.observer or self.watch()).tell(told)
+        (self.host.observer or self.watch()).tell(on_step)
 
     def redraw(self, seed: int) -> None:
         """From now on redraw all randomness from ``seed``, and start no fault that was planned at a step."""

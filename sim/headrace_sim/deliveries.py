@@ -154,8 +154,8 @@ def at_instant(value: Any, at: datetime, wall: datetime) -> Any:
                 errors="surrogateescape"
             )
         case str():
-            moved = _TIME.sub(lambda found: _written(found, at, wall), value)
-            return _EPOCH.sub(lambda found: f"{int(at.timestamp())}".ljust(len(found[0]), "0"), moved)
+            moved = _TIME.sub(lambda match: _written(match, at, wall), value)
+            return _EPOCH.sub(lambda match: f"{int(at.timestamp())}".ljust(len(match[0]), "0"), moved)
         case datetime():
             return at if value.tzinfo else wall
         case date():
@@ -166,21 +166,21 @@ def at_instant(value: Any, at: datetime, wall: datetime) -> Any:
             return value
 
 
-def _written(found: re.Match[str], at: datetime, wall: datetime) -> str:
+def _written(time: re.Match[str], at: datetime, wall: datetime) -> str:
     """Return a time in the form of another one."""
-    if not found[1]:
+    if not time[1]:
         return f"{wall:%Y-%m-%d}"
-    seconds = ":%S" if found[2] else ""
-    form = f"%Y-%m-%d{found[1]}%H:%M{seconds}"
-    if found[3] is None:
+    seconds = ":%S" if time[2] else ""
+    form = f"%Y-%m-%d{time[1]}%H:%M{seconds}"
+    if time[3] is None:
         return wall.strftime(form)
-    offset = {"Z": "Z"}.get(found[3], "+00:00" if ":" in found[3] else "+0000")
+    offset = {"Z": "Z"}.get(time[3], "+00:00" if ":" in time[3] else "+0000")
     return at.astimezone(UTC).strftime(form) + offset
 
 
 def _text_in_future(text: str) -> str:
     moved = _YEAR.sub(str(FAR_YEAR), text)
-    return _EPOCH.sub(lambda found: str(_FAR_S) + "0" * (len(found[0]) - 10), moved)
+    return _EPOCH.sub(lambda epoch: str(_FAR_S) + "0" * (len(epoch[0]) - 10), moved)
 
 
 def _spoiled(value: Any) -> Iterator[Any]:
@@ -232,7 +232,7 @@ def key_twins(batches: Batches, delivery: RowDelivery) -> KeyTwins | None:
     for row in chain.from_iterable(batches):
         for path, word in _words(row):
             words.setdefault(path, []).append(word)
-    repeated = [path for path, found in words.items() if len(set(found)) < len(found)]
+    repeated = [path for path, at_path in words.items() if len(set(at_path)) < len(at_path)]
     if not repeated:
         return None
     path = max(repeated, key=lambda path: len(set(words[path])))
@@ -264,29 +264,29 @@ def are_split(
         are_one: Whether they are one, so that two are wrong as well.
 
     """
-    one, found, two, third = map(_folded, (usual, alike, apart, other))
-    if not (found and two) or two != third or found == one:
+    one, same, two, third = map(_folded, (usual, alike, apart, other))
+    if not (same and two) or two != third or same == one:
         return False
     names_one = not any(twins.spelled in str(item) for item in alike)
     names_two = any(OTHER in str(item).casefold() for item in apart)
-    return are_one or found != two or (names_one and names_two)
+    return are_one or same != two or (names_one and names_two)
 
 
 def _folded(items: Counter[Any]) -> Counter[str]:
     """Return items without what tells the spellings of a key apart."""
-    found = Counter[str]()
+    folded = Counter[str]()
     for item, times in items.items():
         text = re.sub(rf"x?{OTHER}x?", "", str(item).casefold())
-        found[re.sub(r"\s+(?=['\"]|$)", "", text)] += times
-    return found
+        folded[re.sub(r"\s+(?=['\"]|$)", "", text)] += times
+    return folded
 
 
 def _words(row: Row) -> Iterator[tuple[tuple[int, str], str]]:
     """Yield the words among a row's values, and in the JSON of a value, each with where it stands."""
     for place, value in enumerate(row):
         known = _parsed(value) if isinstance(value, str | bytes) else None
-        found = known.items() if isinstance(known, dict) else [("", value)] if not _is_message(row) else []
-        for name, word in found:
+        named = known.items() if isinstance(known, dict) else [("", value)] if not _is_message(row) else []
+        for name, word in named:
             if isinstance(word, str) and _KEY.fullmatch(word):
                 yield (place, name), word
 
@@ -297,9 +297,9 @@ _KEY = re.compile(r"[^\W\d_]([\w.@+-]*[^\W_])?")
 
 def _respelled(batches: Batches, path: tuple[int, str], key: str, form: str) -> list[list[Row]]:
     seen = 0
-    found = list[list[Row]]()
+    respelled = list[list[Row]]()
     for batch in batches:
-        found.append([])
+        respelled.append([])
         for row in batch:
             words = dict(_words(row))
             seen += words.get(path) == key
@@ -307,8 +307,8 @@ def _respelled(batches: Batches, path: tuple[int, str], key: str, form: str) -> 
             for (place, name), word in words.items() if words.get(path) == key and seen % 2 == 0 else ():
                 if word == key:  # said twice, as in a message's key and in its value
                     values[place] = _with_word(values[place], name, form)
-            found[-1].append(tuple(values))
-    return found
+            respelled[-1].append(tuple(values))
+    return respelled
 
 
 def _with_word(value: Any, name: str, word: str) -> Any:
@@ -328,9 +328,11 @@ def burst(batches: Batches, rows: int) -> list[Row]:
 
 def _varied(row: Row, number: int) -> Row:
     places = {1, 4} if _is_message(row) else set(range(len(row)))
-    found = tuple(_counted_up(value, number) if place in places else value for place, value in enumerate(row))
-    if found != row or not number:
-        return found
+    varied = tuple(
+        _counted_up(value, number) if place in places else value for place, value in enumerate(row)
+    )
+    if varied != row or not number:
+        return varied
     return tuple(f"{value}{number}" if isinstance(value, str) else value for value in row)
 
 

@@ -52,7 +52,7 @@ class Feed(msgspec.Struct, frozen=True):
     def on_time(self) -> frozenset[int]:
         """Return the records that no source delivers behind its own low watermark (4.5), by their order in the feed, from 0."""
         promised: dict[str, int] = {}
-        found, number = set(), 0
+        on_time, number = set(), 0
         for entry in self.entries:
             known = promised.get(entry.address, MIN_TIME)
             match entry.event:
@@ -60,9 +60,9 @@ class Feed(msgspec.Struct, frozen=True):
                     promised[entry.address] = max(known, low_watermark)
                 case SourceRecord(timestamp=timestamp):
                     if timestamp >= known:
-                        found.add(number)
+                        on_time.add(number)
                     number += 1
-        return frozenset(found)
+        return frozenset(on_time)
 
     def only(self, kept: Collection[int]) -> "Feed":
         """Return the same input with only some of its records, but all of its watermarks.

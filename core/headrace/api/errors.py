@@ -163,10 +163,10 @@ def text_of(error: BaseException) -> str:
 
 def traceback_of_user_code(error: BaseException) -> str:
     """Format an error's traceback from the first frame of user code on, if there is one."""
-    found = error.__traceback__
-    while found is not None and found.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
-        found = found.tb_next
-    return "".join(traceback.format_exception(type(error), error, found or error.__traceback__))
+    frame = error.__traceback__
+    while frame is not None and frame.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
+        frame = frame.tb_next
+    return "".join(traceback.format_exception(type(error), error, frame or error.__traceback__))
 
 
 _OURS = "headrace.", "headrace_properties."

@@ -67,9 +67,9 @@ def repeated_name(data: bytes) -> str | None:
         json.loads(data, object_pairs_hook=keep)
     except (ValueError, RecursionError):  # whoever decodes it says so
         return None
-    told: set[str] = set()
+    seen: set[str] = set()
     for name, _ in outermost:
-        if name in told:
+        if name in seen:
             return name
-        told.add(name)
+        seen.add(name)
     return None

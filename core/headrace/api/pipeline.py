@@ -305,12 +305,12 @@ class Pipeline:
         import networkx as nx  # noqa: PLC0415  a third of the time that a process takes to import headrace
 
         topology = self._topology()
-        found: nx.DiGraph[str] = nx.DiGraph()
-        found.add_nodes_from(topology.receivers)
+        graph: nx.DiGraph[str] = nx.DiGraph()
+        graph.add_nodes_from(topology.receivers)
         for sender, receivers in topology.receivers.items():
             for receiver in receivers:
-                found.add_edge(sender, receiver, streams=self.streams_between(sender, receiver))
-        return found
+                graph.add_edge(sender, receiver, streams=self.streams_between(sender, receiver))
+        return graph
 
     def _claim(self, name: str) -> None:
         if not is_name(name) or "/" in name or "@" in name or "#" in name:
@@ -331,11 +331,11 @@ class Pipeline:
 def _several(option: str, names: Iterable[str]) -> tuple[str, ...]:
     if isinstance(names, str):
         raise OptionsError(option, names, f"a list of names, such as [{names!r}]")
-    given: object = names
-    found = tuple(given) if isinstance(given, Iterable) else (given,)
-    if not isinstance(given, Iterable) or any(type(name) is not str for name in found):
+    argument: object = names
+    several = tuple(argument) if isinstance(argument, Iterable) else (argument,)
+    if not isinstance(argument, Iterable) or any(type(name) is not str for name in several):
         raise OptionsError(option, names, "a list of names, each a str")
-    return found
+    return several
 
 
 def _streams(option: str, names: Iterable[str]) -> tuple[str, ...]:

@@ -64,7 +64,8 @@ class Topology:
             injectors=dict(injectors),
             streams=tuple(sorted(producers)),
             consumers={
-                stream: tuple(found) or ((OUTSIDE, same_key),) for stream, found in subscribers.items()
+                stream: tuple(subscriptions) or ((OUTSIDE, same_key),)
+                for stream, subscriptions in subscribers.items()
             },
             senders={name: senders[name] for name in order},
             receivers=receivers,
@@ -97,12 +98,12 @@ def _receivers(
     producers: Mapping[str, list[str]],
 ) -> dict[str, tuple[str, ...]]:
     """Return who receives what each node outputs, in the order of their declaration."""
-    found: dict[str, dict[str, None]] = {name: {} for name in (*injectors, *computations)}
+    receivers_of: dict[str, dict[str, None]] = {name: {} for name in (*injectors, *computations)}
     for name, spec in computations.items():
         for stream in spec.inputs:
             for producer in producers[stream]:
-                found[producer][name] = None
-    return {name: tuple(receivers) for name, receivers in found.items()}
+                receivers_of[producer][name] = None
+    return {name: tuple(receivers) for name, receivers in receivers_of.items()}
 
 
 def _turned(receivers: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -138,14 +139,14 @@ def _in_order(nodes: Nodes, senders: Mapping[str, tuple[str, ...]]) -> list[str]
 
 def _reached(starts: Iterable[str], next_of: Mapping[str, tuple[str, ...]]) -> set[str]:
     """Return the nodes that can be reached, the starts among them."""
-    found: set[str] = set()
+    reached: set[str] = set()
     left = list(starts)
     while left:
         name = left.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             left += next_of.get(name, ())
-    return found
+    return reached
 
 
 def _check_streams(nodes: Nodes, producers: Mapping[str, list[str]]) -> None:

@@ -187,16 +187,16 @@ class Builder:
         Raises:
             DataflowError: a stream was given two codecs.
         """
-        found: dict[str, Codec | None] = {}
+        codecs: dict[str, Codec | None] = {}
         for ancestor in self._nodes:
             if isinstance(ancestor, ReadNode):
-                known = found.setdefault(ancestor.stream, ancestor.codec)
+                known = codecs.setdefault(ancestor.stream, ancestor.codec)
                 if known is None:
-                    found[ancestor.stream] = ancestor.codec
+                    codecs[ancestor.stream] = ancestor.codec
                 elif ancestor.codec is not None and ancestor.codec != known:
                     problem = f"it is read with the codecs {known!r} and {ancestor.codec!r}"
                     raise DataflowError(f"stream {ancestor.stream!r}", problem, "Read it with one codec")
-        return found
+        return codecs
 
     def build(self) -> None:
         """Add everything that the outputs need.
@@ -378,8 +378,8 @@ class Builder:
         stream = self._inside(f"{name} elements")
         computation = Enrichment(node.enrich, stream, frozenset(side.inputs), both.lag, both.panes)
         self._add(computation, name=name, inputs=both.inputs, outputs=[stream], state_codec=self._values())
-        made = replace(main, lag=both.lag + 1)
-        return self._made(made, stream, makes_panes=True, inside=True)
+        enriched = replace(main, lag=both.lag + 1)
+        return self._made(enriched, stream, makes_panes=True, inside=True)
 
     def _made(self, source: _Elements, stream: str, *, makes_panes: bool, inside: bool) -> _Elements:
         """Return what a transform of single elements makes, once its stream is declared."""
@@ -467,11 +467,11 @@ def _sources(node: Node) -> tuple[Chain, ...]:
 
 def _ancestry(nodes: Iterable[Node]) -> Collection[Node]:
     """List nodes and all that is upstream of them, each once."""
-    found: dict[Node, None] = {}
+    ancestry: dict[Node, None] = {}
     pending = [*nodes][::-1]
     while pending:
         node = pending.pop()
-        if node not in found:
-            found[node] = None
+        if node not in ancestry:
+            ancestry[node] = None
             pending += [chain.node for chain in reversed(_sources(node))]
-    return found
+    return ancestry

@@ -107,12 +107,12 @@ def check_grouping(
 
 def percentiles(trigger: Trigger) -> tuple[float, ...]:
     """List the percentile watermarks that a trigger uses, each once."""
-    found = {
+    used = {
         leaf.percentile
         for leaf in leaves_of(trigger)
         if isinstance(leaf, AtWatermark) and leaf.percentile < 100
     }
-    return tuple(sorted(found))
+    return tuple(sorted(used))
 
 
 def _unreachable(trigger: Trigger) -> Iterator[str]:

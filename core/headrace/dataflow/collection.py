@@ -472,9 +472,9 @@ class PCollection(Generic[V]):
             DataflowError: a trigger or windows were given, but no grouping follows.
         """
         check_stream(stream)
-        for given, call in ((self.when, "trigger"), (self.windows, "window_into")):
-            if given is not None:
-                problem = f"no grouping follows {call}({given!r})"
+        for setting, call in ((self.when, "trigger"), (self.windows, "window_into")):
+            if setting is not None:
+                problem = f"no grouping follows {call}({setting!r})"
                 remedy = f"Group the collection, for example with sum(), or remove {call}(...)"
                 raise DataflowError(f"collection for stream {stream!r}", problem, remedy)
         return Flow(((self, stream),))
@@ -609,12 +609,12 @@ def co_group(
         DataflowError: the collections' settings differ.
     """
     expected = "a dict of two or more collections by label"
-    given: Any = collections
-    if not isinstance(given, Mapping) or len(given) < 2:
-        raise OptionsError("co_group", given, expected)
-    for label, collection in given.items():
+    argument: Any = collections
+    if not isinstance(argument, Mapping) or len(argument) < 2:
+        raise OptionsError("co_group", argument, expected)
+    for label, collection in argument.items():
         if type(label) is not str or not isinstance(collection, PCollection):
-            raise OptionsError("co_group", given, expected)
+            raise OptionsError("co_group", argument, expected)
     labelled = [
         collection._then(Labelled(label), f"{name} {label}") for label, collection in collections.items()
     ]

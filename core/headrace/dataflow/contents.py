@@ -73,12 +73,12 @@ class Contents(Carrier, msgspec.Struct, array_like=True, omit_defaults=True, gc=
             return [(self.value(combine, codec), False)] if left else []
         if accumulation is Accumulation.ACCUMULATING or self.accumulator:
             return [(self.value(combine, codec), False)]
-        found = []
+        results = []
         if any(count < 0 for count in self.values.values()):
-            found.append((_combined(combine, codec, self.values, -1), True))
+            results.append((_combined(combine, codec, self.values, -1), True))
         if any(count > 0 for count in self.values.values()):
-            found.append((_combined(combine, codec, self.values, 1), False))
-        return found
+            results.append((_combined(combine, codec, self.values, 1), False))
+        return results
 
     def _change(self, value: str, by: int) -> None:
         count = self.values.get(value, 0) + by

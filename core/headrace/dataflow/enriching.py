@@ -145,10 +145,10 @@ class Enrichment(Computation):
         else:
             value = _as_of(known.get(element.key, []), element.time)
             side = value[0] if value else None
-        made = msgspec.structs.replace(element, value=self.enrich.function(element.value, side))
+        enriched = msgspec.structs.replace(element, value=self.enrich.function(element.value, side))
         # One timer may send elements of several times: each has its own, whichever timer comes first.
-        timestamp = max(made.time + 1 + self.lag, context.stamp)
-        context.produce(self.output, pane_of(made), key=made.key, timestamp=timestamp)
+        timestamp = max(enriched.time + 1 + self.lag, context.stamp)
+        context.produce(self.output, pane_of(enriched), key=enriched.key, timestamp=timestamp)
 
     def _forget(self, context: Context, key: str, horizon: int) -> None:
         """Drop versions of a key that no element after an event time will meet, and set a timer for the next ones."""

@@ -315,8 +315,8 @@ class Grouping:
         """Return the window that an element's window becomes, and the existing windows that are merged into it."""
         strategy = self.strategy
         if never_merges(strategy):
-            found = _found(state, window, indexed)
-            return window, [] if found is None else [found]
+            existing = _found(state, window, indexed)
+            return window, [] if existing is None else [existing]
         known = dict.fromkeys([*(window_state.window for window_state in state.windows), window])
         windows = strategy.merge_windows(list(known))
         if type(strategy) not in _OURS:
@@ -589,9 +589,9 @@ def _found(state: KeyState, window: Window, known: Mapping[Window, WindowState] 
 _OURS = (GlobalWindows, FixedWindows, SlidingWindows, Sessions)
 
 
-def _checked(strategy: WindowFn, method: str, given: Any, key: str) -> Sequence[Window]:
+def _checked(strategy: WindowFn, method: str, returned: Any, key: str) -> Sequence[Window]:
     """Refuse anything but windows from a custom strategy."""
-    windows = list(given) if isinstance(given, Iterable) else given
+    windows = list(returned) if isinstance(returned, Iterable) else returned
     if isinstance(windows, list) and all(
         type(window) is Window and _is_in_time(window) for window in windows
     ):

@@ -33,8 +33,8 @@ class Do:
     def __call__(self, element: Element) -> Iterable[Element]:
         """Return one element per pair, with the same time and window."""
         elements = []
-        given = shown(element)
-        for pair in _several(element, "par_do", self.function, self.function(given), _PAIRS):
+        argument = shown(element)
+        for pair in _several(element, "par_do", self.function, self.function(argument), _PAIRS):
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise _gave(element, "par_do", self.function, pair, "an output", _PAIRS)
             key, value = pair
@@ -59,15 +59,15 @@ class Tagging:
         remedy = (
             f"Return an iterable of (tag, key, value) triples, where the tag is one of {', '.join(self.tags)}"
         )
-        made = []
-        given = shown(element)
-        for triple in _several(element, "par_do_tagged", self.function, self.function(given), remedy):
+        tagged = []
+        argument = shown(element)
+        for triple in _several(element, "par_do_tagged", self.function, self.function(argument), remedy):
             if not isinstance(triple, tuple | list) or len(triple) != 3 or triple[0] not in self.tags:
                 raise _gave(element, "par_do_tagged", self.function, triple, "an output", remedy)
             tag, key, value = triple
             key = _key(element, "par_do_tagged", self.function, key)
-            made.append((tag, replace(element, key=key, value=value)))
-        return made
+            tagged.append((tag, replace(element, key=key, value=value)))
+        return tagged
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +138,9 @@ class FlatMap:
 
     def __call__(self, element: Element) -> Iterable[Element]:
         """Return one element per value."""
-        made = _called(self, element)
+        returned = _called(self, element)
         values = _several(
-            element, "flat_map", self.function, made, "Return an iterable of values, such as a list"
+            element, "flat_map", self.function, returned, "Return an iterable of values, such as a list"
         )
         return [replace(element, value=value) for value in values]
 
@@ -194,11 +194,11 @@ _PAIRS = "Return an iterable of (key, value) pairs, such as a list"
 
 
 def _several(
-    element: Element, call: str, function: Callable[..., Any], made: Any, remedy: str
+    element: Element, call: str, function: Callable[..., Any], returned: Any, remedy: str
 ) -> Iterable[Any]:
-    if isinstance(made, Iterable):
-        return made
-    raise _gave(element, call, function, made, "its outputs", remedy)
+    if isinstance(returned, Iterable):
+        return returned
+    raise _gave(element, call, function, returned, "its outputs", remedy)
 
 
 def _key(element: Element, call: str, function: Callable[..., Any], key: Any) -> str:
@@ -209,8 +209,8 @@ def _key(element: Element, call: str, function: Callable[..., Any], key: Any) ->
 
 
 def _gave(
-    element: Element, call: str, function: Callable[..., Any], made: Any, meaning: str, remedy: str
+    element: Element, call: str, function: Callable[..., Any], returned: Any, meaning: str, remedy: str
 ) -> DataflowError:
     where = f"element with key {key_of(element.key)!r:.80}, value {element.value!r:.80}"
     name = getattr(function, "__qualname__", repr(function))
-    return DataflowError(where, f"{call}({name}) returned {made!r:.80} as {meaning}", remedy)
+    return DataflowError(where, f"{call}({name}) returned {returned!r:.80} as {meaning}", remedy)

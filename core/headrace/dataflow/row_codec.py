@@ -54,9 +54,9 @@ class KeyState(Carrier, msgspec.Struct, array_like=True, omit_defaults=True, dic
         fields = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__)
         return f"{type(self).__name__}({', '.join(fields)}{others})"
 
-    def read(self, found: list[WindowState]) -> "KeyState":
+    def read(self, windows: list[WindowState]) -> "KeyState":
         """Add windows that have been read; return the state itself."""
-        self.windows += found
+        self.windows += windows
         return self
 
 

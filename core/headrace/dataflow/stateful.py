@@ -92,19 +92,19 @@ class StatefulParDo(Computation):
     def process_record(self, context: Context, record: Record) -> None:
         """Handle an element."""
         element = element_of(record, self.panes)
-        made = self.function.process(KeyContext(context, self.lag), shown(element))
-        self._send(context, "process", made, element)
+        pairs = self.function.process(KeyContext(context, self.lag), shown(element))
+        self._send(context, "process", pairs, element)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
         """Handle a timer."""
         time_us = timer.timestamp - self.lag
-        made = self.function.on_timer(KeyContext(context, self.lag), timer.tag, time_us)
-        self._send(context, "on_timer", made, Element(context.key, None, time_us, GLOBAL))
+        pairs = self.function.on_timer(KeyContext(context, self.lag), timer.tag, time_us)
+        self._send(context, "on_timer", pairs, Element(context.key, None, time_us, GLOBAL))
 
-    def _send(self, context: Context, method: str, made: Any, cause: Element) -> None:
-        if not isinstance(made, Iterable):
-            raise self._gave(context, method, made)
-        for pair in made:
+    def _send(self, context: Context, method: str, pairs: Any, cause: Element) -> None:
+        if not isinstance(pairs, Iterable):
+            raise self._gave(context, method, pairs)
+        for pair in pairs:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise self._gave(context, method, pair)
             try:
@@ -114,7 +114,10 @@ class StatefulParDo(Computation):
             element = Element(key, pair[1], cause.time, cause.window, cause.retraction)
             context.produce(self.output, pane_of(element), key=element.key)
 
-    def _gave(self, context: Context, method: str, made: Any, also: str = "") -> DataflowError:
+    def _gave(self, context: Context, method: str, returned: Any, also: str = "") -> DataflowError:
         name = f"{type(self.function).__qualname__}.{method}"
-        problem, remedy = f"{name} returned {made!r:.80}", f"Return an iterable of (key, value) pairs{also}"
+        problem, remedy = (
+            f"{name} returned {returned!r:.80}",
+            f"Return an iterable of (key, value) pairs{also}",
+        )
         return DataflowError(f"key {key_of(context.key)!r:.80}", problem, remedy)

@@ -53,11 +53,11 @@ class ParDo(Computation):
             self._send(context, record, element, self._output)
 
     def _send(self, context: Context, record: Record, element: Element, output: str) -> None:
-        made = element.value
+        value = element.value
         if self._makes_panes:
             said = record.value if record.stream in self._panes else pane_of(element)
-            made = msgspec.structs.replace(said, value=element.value, time=element.time)
-        context.produce(output, made, key=element.key)
+            value = msgspec.structs.replace(said, value=element.value, time=element.time)
+        context.produce(output, value, key=element.key)
 
 
 class TaggedParDo(ParDo):
@@ -87,10 +87,10 @@ class TaggedParDo(ParDo):
     def process_record(self, context: Context, record: Record) -> None:
         """Send each of the function's elements to its tag's stream."""
         for element in _apply(self._steps, element_of(record, self._panes)):
-            for tag, made in self._function(element):
+            for tag, output_element in self._function(element):
                 output = self._outputs.get(tag)
                 if output is not None:
-                    self._send(context, record, made, output)
+                    self._send(context, record, output_element, output)
 
 
 class GroupByKeyAndWindow(Computation):
@@ -269,8 +269,8 @@ def _apply(steps: Sequence[Step], element: Element) -> Iterator[Element]:
         yield element
         return
     first, *rest = steps
-    for made in first(element):
-        yield from _apply(rest, made)
+    for result in first(element):
+        yield from _apply(rest, result)
 
 
 def watermark_at(context: Context, lag: int) -> int:

@@ -125,11 +125,11 @@ class ChunkedRow(Rope):
             column = array("q", data[begin : begin + width])
             columns.append(_little_endian(column))
         sizes = columns.pop(_SIZES_AT) if chunks else ()
-        begin, found = at + (_WIDTH + 1) * width, []
+        begin, parts = at + (_WIDTH + 1) * width, []
         for size in sizes:
-            found.append(Chunk(data[begin : begin + size], size))
+            parts.append(Chunk(data[begin : begin + size], size))
             begin += size
-        return cls(data[_FRONT.size : at], columns or _NO_COLUMNS, found, len(data))
+        return cls(data[_FRONT.size : at], columns or _NO_COLUMNS, parts, len(data))
 
     def with_chunks(self, front: bytes, changed: Iterable[_Changed]) -> "ChunkedRow":
         """Return the row with another front, and some other chunks."""
@@ -379,12 +379,12 @@ class Unread:
         """Read these windows of a chunk, as far as it has them and they have not been read."""
         if number == self._chunks or number in self._taken:
             return []
-        found, grid, lines = {}, self._grid(number), self._row.chunks[number].lines
+        unread, grid, lines = {}, self._grid(number), self._row.chunks[number].lines
         for window, place in zip(windows, grid.places(windows), strict=True):
             if place in lines and window not in self._single:
                 self._single[window] = number, place
-                found[window] = lines[place]
-        return self._lines.decode(found, grid.base)
+                unread[window] = lines[place]
+        return self._lines.decode(unread, grid.base)
 
     def _take(self, numbers: Iterable[int]) -> list[WindowState]:
         states: list[WindowState] = []
@@ -451,10 +451,10 @@ class Unread:
 
 
 def _first(dues: Iterable[Due]) -> Due:
-    found = NOTHING_DUE
+    first = NOTHING_DUE
     for due in dues:
-        found |= due
-    return found
+        first |= due
+    return first
 
 
 class _Grid(NamedTuple):
@@ -466,12 +466,12 @@ class _Grid(NamedTuple):
     def places(self, windows: Iterable[Window]) -> list[_Place]:
         """Return the places of windows."""
         base, unit = self
-        found: list[_Place] = []
+        places: list[_Place] = []
         for window in windows:
             start = window.start - base
             size = window.end - base - start
-            found.append((start, size) if size != unit or start % size else start // size)
-        return found
+            places.append((start, size) if size != unit or start % size else start // size)
+        return places
 
     def place_all(self, windows: Sequence[WindowState]) -> dict[_Place, WindowState]:
         """Return windows by their places."""
@@ -561,8 +561,8 @@ class LineCodec:
 
     def decode(self, lines: Mapping[Window, bytes], base: int) -> list[WindowState]:
         """Decode the lines of windows."""
-        found = self._decode(b"[%b]" % b",".join(lines.values()))
-        return [self._window_state(window, line, base) for window, line in zip(lines, found, strict=True)]
+        decoded = self._decode(b"[%b]" % b",".join(lines.values()))
+        return [self._window_state(window, line, base) for window, line in zip(lines, decoded, strict=True)]
 
     def _window_state(self, window: Window, read: _Line, base: int) -> WindowState:
         latest = MIN_TIME if read.latest is None else base + read.latest

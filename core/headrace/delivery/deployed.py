@@ -52,20 +52,20 @@ class Deployed:
 
     def codec(self, stream: str) -> Codec:
         """Return the codec of a stream; cached, since every record needs it."""
-        found = self._codecs.get(stream)
-        if found is None:
-            found = self._codecs[stream] = self.pipeline.codec(stream)
-        return found
+        codec = self._codecs.get(stream)
+        if codec is None:
+            codec = self._codecs[stream] = self.pipeline.codec(stream)
+        return codec
 
     def consumers(self, stream: str) -> Sequence[Subscriber]:
         """Return (computation, key extractor) of each subscriber that is present; cached."""
-        found = self._consumers.get(stream)
-        if found is None:
+        consumers = self._consumers.get(stream)
+        if consumers is None:
             subscribers = [
                 subscriber for subscriber in self.pipeline.consumers(stream) if subscriber[0] in self.present
             ]
-            found = self._consumers[stream] = self.rules.recipients(subscribers)
-        return found
+            consumers = self._consumers[stream] = self.rules.recipients(subscribers)
+        return consumers
 
 
 def deployed(name: str, topologies: Sequence[Pipeline], table: Table, rules: Rules = RULES) -> Deployed:

@@ -64,14 +64,14 @@ class Outbox(Generic[HolderT]):
     def add(self, now: int, production: Production, holder: HolderT) -> Pending[HolderT]:
         """Add a production that is being sent for the first time."""
         consumer, record_id = production.consumer, production.record_id
-        found = self._consumers.get(consumer)
-        if found is None:
-            found = self._consumers[consumer] = {}
-        assert record_id not in found, f"{record_id} is already pending at {consumer!r}"
+        pendings = self._consumers.get(consumer)
+        if pendings is None:
+            pendings = self._consumers[consumer] = {}
+        assert record_id not in pendings, f"{record_id} is already pending at {consumer!r}"
         due_us, queue = now + self._pauses_us[0], self._queues[0]
         if queue and queue[-1].due_us > due_us:
             due_us = queue[-1].due_us
-        pending = found[record_id] = Pending(production, holder, due_us)
+        pending = pendings[record_id] = Pending(production, holder, due_us)
         queue.append(pending)
         return pending
 
@@ -82,15 +82,15 @@ class Outbox(Generic[HolderT]):
 
     def find(self, consumer: str, record_id: str) -> Pending[HolderT] | None:
         """Return the pending production with this id and consumer, if any."""
-        found = self._consumers.get(consumer)
-        return None if found is None else found.get(record_id)
+        pendings = self._consumers.get(consumer)
+        return None if pendings is None else pendings.get(record_id)
 
     def acked(self, consumer: str, record_id: str) -> Pending[HolderT] | None:
         """Remove and return an ACKed production; ``None``: it was already ACKed or discarded."""
-        found = self._consumers.get(consumer)
-        if found is None:
+        pendings = self._consumers.get(consumer)
+        if pendings is None:
             return None
-        pending = found.pop(record_id, None)
+        pending = pendings.pop(record_id, None)
         if pending is not None:
             pending.done = True
             queue = self._queues[0]  # that of nearly all
@@ -107,7 +107,7 @@ class Outbox(Generic[HolderT]):
         """Return the productions to send again now, and start their next retry delay."""
         if not any(self._queues):
             return []
-        found: list[Pending[HolderT]] = []
+        resent: list[Pending[HolderT]] = []
         last = len(self._queues) - 1
         for level, queue in enumerate(self._queues):
             if not queue:
@@ -121,8 +121,8 @@ class Outbox(Generic[HolderT]):
                 pending.attempts += 1
                 pending.due_us = resent_due_us
                 self._queues[following].append(pending)
-                found.append(pending)
-        return found
+                resent.append(pending)
+        return resent
 
     def _following_due(self, now: int, level: int) -> int:
         """Return when a production that joins a queue now is due, microseconds."""
@@ -178,8 +178,8 @@ class Outbox(Generic[HolderT]):
 
     def __iter__(self) -> Iterator[Pending[HolderT]]:
         """Iterate over the pending productions by consumer, in the order in which they were added."""
-        for found in self._consumers.values():
-            yield from found.values()
+        for pendings in self._consumers.values():
+            yield from pendings.values()
 
     def check_invariants(self) -> None:
         """Assert that each pending production is in one queue, that of its retry delay, and each queue is sorted by time."""

@@ -31,28 +31,28 @@ class Routing:
         for assignment in table.assignments:
             self._assignments.setdefault(assignment.computation, []).append(assignment)
             self._by_owner.setdefault(assignment.owner, []).append(assignment)
-        for computation, found in self._assignments.items():
-            _check_cover(found)
-            lows = [assignment.interval.low for assignment in found]
-            self._owners[computation] = (lows, [assignment.owner for assignment in found])
+        for computation, assignments in self._assignments.items():
+            _check_cover(assignments)
+            lows = [assignment.interval.low for assignment in assignments]
+            self._owners[computation] = (lows, [assignment.owner for assignment in assignments])
 
     def owner(self, computation: str, key: str) -> str | None:
         """Return the address to send a record of this consumer and key to; ``None``: nobody owns the key yet.
 
         Called for every send.
         """
-        found = self._owners.get(computation)
-        if found is None:
+        cover = self._owners.get(computation)
+        if cover is None:
             return None
-        lows, owners = found
+        lows, owners = cover
         return owners[0] if len(owners) == 1 else owners[bisect_right(lows, key) - 1]
 
     def sequencer(self, computation: str, key: str) -> int:
         """Return the sequencer under which the key is owned; 0: nobody owns it yet."""
-        found = self._assignments.get(computation)
-        if found is None:
+        assignments = self._assignments.get(computation)
+        if assignments is None:
             return 0
-        return found[bisect_right(self._owners[computation][0], key) - 1].sequencer
+        return assignments[bisect_right(self._owners[computation][0], key) - 1].sequencer
 
     def assigned_to(self, address: str) -> tuple[Assignment, ...]:
         """Return all assignments to a process, in any incarnation, sorted as in the table."""

@@ -66,9 +66,9 @@ class HistoryWriter:
 
     def write(self, lines: Iterable[Line]) -> None:
         """Write some more."""
-        told = list(lines)
-        self._lines += len(told)
-        self._put(_ENCODER.encode_lines(told))
+        written = list(lines)
+        self._lines += len(written)
+        self._put(_ENCODER.encode_lines(written))
 
     def seal(self) -> None:
         """Write the last line: the file is complete."""
@@ -274,10 +274,10 @@ def load_history(path: Path) -> tuple[Header, History]:
 def _with_causes(history: History) -> Iterator[Line]:
     """Yield the events, and each activation before its first one."""
     events = iter(history.events)
-    told = 0
+    yielded = 0
     for activation in history.activations:
-        yield from islice(events, activation.first_event - told)
-        told = activation.first_event
+        yield from islice(events, activation.first_event - yielded)
+        yielded = activation.first_event
         yield activation
     yield from events
 

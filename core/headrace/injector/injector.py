@@ -522,16 +522,16 @@ def _transitions() -> dict[tuple[Phase, type], Transition[Phase]]:
 
 
 _REPLIES = (m.Peeked, m.Claimed, m.Journaled, m.Refused, m.Unavailable)
-_TOLD = (SourceRecord, SourceWatermark, Replayed, m.Ack, m.Table, m.Watermarks)
+_UNASKED = (SourceRecord, SourceWatermark, Replayed, m.Ack, m.Table, m.Watermarks)
 _IGNORED: dict[Phase, tuple[type, ...]] = {
     # `Replay` brings again what the source has, and `Claimed` a table; broadcasts are repeated; nothing is there to be ACKed.
     # Replies belong to another incarnation, or were doubled; what is unavailable is asked for again when its time is out.
-    Phase.PEEKING: (*_TOLD, m.Claimed, m.Journaled, m.Refused, m.Unavailable),
-    Phase.CLAIMING: (*_TOLD, m.Peeked, m.Journaled, m.Unavailable),
+    Phase.PEEKING: (*_UNASKED, m.Claimed, m.Journaled, m.Refused, m.Unavailable),
+    Phase.CLAIMING: (*_UNASKED, m.Peeked, m.Journaled, m.Unavailable),
     Phase.RUNNING: (m.Peeked, m.Claimed, m.Unavailable),
     # Silent for ever.
-    Phase.FENCED: (Wake, *_TOLD, *_REPLIES),
-    Phase.HALTED: (Wake, *_TOLD, *_REPLIES),
+    Phase.FENCED: (Wake, *_UNASKED, *_REPLIES),
+    Phase.HALTED: (Wake, *_UNASKED, *_REPLIES),
 }
 _SILENT = (Phase.FENCED, Phase.HALTED)
 _NEWS = frozenset({SourceRecord, SourceWatermark, m.Ack})

@@ -62,10 +62,10 @@ class _Retiring:
     marked: int = 0
     stage: DrainPhase = DrainPhase.OWED
 
-    def take(self, given: StageInput, version: int) -> None:
-        after = STAGES.get((self.stage, given))
+    def take(self, input_: StageInput, version: int) -> None:
+        after = STAGES.get((self.stage, input_))
         if after is None:
-            raise AssertionError(f"a retiring computation cannot take {given} in {self.stage}")
+            raise AssertionError(f"a retiring computation cannot take {input_} in {self.stage}")
         if after is DrainPhase.EMPTYING and self.stage is DrainPhase.SETTLED:
             self.marked = version
         self.stage = after

@@ -84,14 +84,14 @@ class StoreClient:
         """Take a reply; ignore one to a request that is no longer open."""
         if type(reply) is Unavailable:
             return
-        found = self._open.pop(reply.request, None)
-        if found is not None:
-            found.is_open = False
-            queue = self._due[found.timeout_us]
+        asked = self._open.pop(reply.request, None)
+        if asked is not None:
+            asked.is_open = False
+            queue = self._due[asked.timeout_us]
             while queue and not queue[0].is_open:  # it would keep what they were about until the next sweep
                 queue.popleft()
-            self.asked_us = found.asked_us
-            found.on_reply(now, reply)
+            self.asked_us = asked.asked_us
+            asked.on_reply(now, reply)
 
     def open_requests(self) -> list[Request]:
         """Return the unanswered requests."""

@@ -187,22 +187,22 @@ class Election:
             self._seen, self._seen_at_us = seen, now
         return self._rules.may_lead(now - self._seen_at_us, self._lease_us)
 
-    def _step(self, now: int, given: ElectionInput) -> None:
+    def _step(self, now: int, input_: ElectionInput) -> None:
         """Move on; ``now``: this replica's clock, or when it asked for what it is given: its next turn is counted from then."""
-        after = ELECTION.get((self.state, given))
+        after = ELECTION.get((self.state, input_))
         if after is None:
             raise AssertionError(
-                f"{self._address}: {given} cannot happen to {self.state} of role {self._role!r}"
+                f"{self._address}: {input_} cannot happen to {self.state} of role {self._role!r}"
             )
         held, self.state = self.epoch > 0, after
-        pause_us = self._look_us if given is ElectionInput.ALIVE else self._turn.wait_us
+        pause_us = self._look_us if input_ is ElectionInput.ALIVE else self._turn.wait_us
         self._turn.due_us = max(self._turn.due_us, now + pause_us)
         self._store.forget(self)
         if after not in _WAITING:
             again_us = self._look_us if after is ElectionState.PEEKING else self._turn.wait_us
             timeout_us = min(self._store_timeout_us, again_us)
             self._store.ask(now, self._request(), self._answered, self, timeout_us=timeout_us)
-        if given is ElectionInput.REFUSED and held:
+        if input_ is ElectionInput.REFUSED and held:
             self.epoch = 0
             self.standing = Standing.STANDBY
             self._on_lost()

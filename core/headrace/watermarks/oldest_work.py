@@ -58,11 +58,11 @@ class OldestWork:
 
     def buckets(self, width_us: int) -> tuple[tuple[int, int], ...]:
         """Return sorted (time rounded down to ``width_us``, count) pairs, for percentile watermarks (7.2)."""
-        found: dict[int, int] = {}
+        counts: dict[int, int] = {}
         for time_us, count in self._counts.items():
             bucket = time_us // width_us * width_us
-            found[bucket] = found.get(bucket, 0) + count
-        return tuple(sorted(found.items()))
+            counts[bucket] = counts.get(bucket, 0) + count
+        return tuple(sorted(counts.items()))
 
     def check_invariants(self) -> None:
         """Assert that the buckets hold exactly what is pending."""

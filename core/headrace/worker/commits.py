@@ -298,8 +298,10 @@ class Commits:
                 continue
             late = self.sending.unacked(step)
             step.checkpoints = rules.checkpointed(late)
-            for made in late:
-                self.shared.record(Checkpointed, self.soft.computation, made.record_id, made.consumer)
+            for production in late:
+                self.shared.record(
+                    Checkpointed, self.soft.computation, production.record_id, production.consumer
+                )
             step.advance(StepInput.STRAGGLING)
             self._committable.append(step)
 

@@ -97,19 +97,19 @@ def stored_timers(
         set_by: the version of the write that will carry them.
         origin: of their cause, microseconds.
     """
-    found: dict[str, StoredTimer | None] = {}
+    timers: dict[str, StoredTimer | None] = {}
     for tag, request in (context.timers or {}).items():
         if request is None:
-            found[tag] = None
+            timers[tag] = None
             continue
         base = handler_time if request.clock is Clock.WATERMARK else now
         overdue = request.timestamp <= base
         due = rules.due(request.timestamp, base)
         set_at = context.stamp if request.clock is Clock.WALL and request.hold is None else MIN_TIME
-        found[tag] = StoredTimer(
+        timers[tag] = StoredTimer(
             tag, request.timestamp, request.clock, due, overdue, request.hold, set_by, origin, set_at
         )
-    return found
+    return timers
 
 
 def asked_of(context: Context | None) -> Asked:

@@ -121,7 +121,9 @@ class Recovery:
         images, self._images = self._images, []
         self.rows += len(images)
         self.productions += [
-            (made.record_id, made.consumer) for image in images for made in image.productions
+            (production.record_id, production.consumer)
+            for image in images
+            for production in image.productions
         ]
         self._scanned_to = reply.after
         self._on_rows(now, ScannedRows(images, dict(reply.progress), ended))

@@ -77,7 +77,7 @@ class Sending:
     def unacked(self, step: KeyStep) -> tuple[Production, ...]:
         """The productions that a step waits for."""
         find = self._shared.outbox.find
-        pending = [find(made.consumer, made.record_id) for made in step.outcome.productions]
+        pending = [find(production.consumer, production.record_id) for production in step.outcome.productions]
         return tuple(
             [entry.production for entry in pending if entry is not None and entry.holder.of(step) is not None]
         )

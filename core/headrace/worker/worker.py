@@ -415,9 +415,9 @@ class Worker:
         candidates = dict.fromkeys(
             [*own, *(name for version in versions for name in version.senders(computation))]
         )
-        found = [name for name in candidates if rules.counts_as_sender(name in own, name in passing)]
+        counted = [name for name in candidates if rules.counts_as_sender(name in own, name in passing)]
         senders: dict[str, None] = {}
-        for name in found:
+        for name in counted:
             left = name in computations and name not in here
             senders |= dict.fromkeys(self._find_senders(name)) if left else {name: None}
         return tuple(senders)

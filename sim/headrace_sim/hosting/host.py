@@ -27,7 +27,7 @@ from headrace_sim.wires.network import Network
 from headrace_sim.wires.store_link import StoreLink
 from headrace_sim.wires.wire import Wire
 
-Told = Callable[[Step, Event, str], None]
+OnStep = Callable[[Step, Event, str], None]
 """Receives a protocol step, what is sent or received at it, and the target's address."""
 
 
@@ -50,7 +50,7 @@ class StepObserver(Protocol):
         """Carry out a process's effects in place of the host."""
         ...
 
-    def tell(self, told: Told) -> None:
+    def tell(self, on_step: OnStep) -> None:
         """From now on watch every step, and report each one before any fault begins at it."""
         ...
 

@@ -13,7 +13,7 @@ from headrace.wire.messages import Message
 from headrace_sim.endpoints.node import Node, NodeState
 from headrace_sim.faults import DelayMessage, DropMessage, DuplicateMessage, MessageFault, StepFault
 from headrace_sim.faults.log import FaultLog
-from headrace_sim.hosting.host import Host, Told
+from headrace_sim.hosting.host import Host, OnStep
 from headrace_sim.steps import EVENTS, MESSAGES, Does, Moment, Step, computation_of
 from headrace_sim.wires.network import NORMAL, Fate
 
@@ -64,7 +64,7 @@ class StepWatch:
         self._planned: dict[tuple[Place, int], list[StepFault]] = {}
         self._later: dict[Place, list[StepFault]] = {}
         self._counts_later: Counter[tuple[Place, int]] = Counter()
-        self._told: Told | None = None
+        self._on_step: OnStep | None = None
         self._caught: dict[tuple[str, int, int], _Caught] = {}
         for fault in planned:
             if fault.step.after_us:
@@ -75,9 +75,9 @@ class StepWatch:
         self.sending = _looked_for(planned, Does.SENDS) or self._ever
         self.receiving = _looked_for(planned, Does.RECEIVES) or self._ever
 
-    def tell(self, told: Told) -> None:
+    def tell(self, on_step: OnStep) -> None:
         """From now on watch every step, and report each before any fault begins at it."""
-        self._told = told
+        self._on_step = on_step
         self._ever = self.sending = self.receiving = dict.fromkeys(self._host.nodes, _ALL)
 
     def forget(self) -> None:
@@ -144,9 +144,9 @@ class StepWatch:
         places = dict.fromkeys([(address, does, name, ""), (address, does, name, computation)])
         for place in places:
             counts[place] += 1
-        if self._told is not None:
+        if self._on_step is not None:
             step = Step(address, does, name, counts[address, does, name, computation], computation)
-            self._told(step, event, to or address)
+            self._on_step(step, event, to or address)
         for place in places:
             if self._planned:
                 faults += self._planned.pop((place, counts[place]), ())
@@ -233,11 +233,11 @@ def place_of(step: Step) -> Place:
 
 def _looked_for(planned: Iterable[StepFault], does: Does) -> Mapping[str, Collection[str]]:
     """Collect the names of the messages by process."""
-    found: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
     for fault in planned:
         if fault.step.does is does:
-            found.setdefault(fault.step.process, set()).add(fault.step.message)
-    return found
+            names.setdefault(fault.step.process, set()).add(fault.step.message)
+    return names
 
 
 def _fate(fault: MessageFault) -> Fate:
