@@ -17,7 +17,7 @@ class ClockWaiter(Protocol):
     """What waits by a process's clock."""
 
     def set_clock_back(self, now: int) -> None:
-        """The clock was put back, and says this now."""
+        """Wait for nothing longer than from ``now`` on, which a clock that was put back says."""
 
 
 def brought_forward(due_us: int, now: int, wait_us: int) -> int:
@@ -76,7 +76,7 @@ class Deadline:
         return now >= self.due_us
 
     def set_clock_back(self, now: int) -> None:
-        """The clock was put back."""
+        """See `ClockWaiter`."""
         self.due_us = brought_forward(self.due_us, now, self.wait_us)
 
     def check_invariants(self, now: int) -> None:
@@ -126,7 +126,7 @@ class Wakes:
         return True
 
     def set_clock_back(self) -> None:
-        """The clock was put back: what was asked for may come at any time, and its asker asks anew for what is due."""
+        """Expect what was asked for at any time, since the clock was put back; its asker asks anew for what is due."""
         self._late += len(self._asked)
         self._asked.clear()
         self.next_us = MAX_TIME

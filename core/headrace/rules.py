@@ -7,7 +7,7 @@ Rules of this file:
   the values, ask the rule and act on its answer. They decide nothing themselves.
 * Each docstring states, in the paper's verbs, the sentence that the rule carries out, with its section. A departure from the
   paper begins ``Deviation:``; a decision on which the paper is silent begins ``Choice:``.
-* A rule that returns a constant, or what it is given, is a seam for mutants: the sound protocol never answers otherwise.
+* A rule that returns a constant says so: it is a seam for mutants, and the sound protocol never answers otherwise.
 * A broken protocol is a subclass that overrides a rule (`headrace_properties.proof.mutants`). docs/protocol.md lists each
   sentence with its rule, the mutants that break it and the invariants that catch them. ``python -m docs.scripts.tables`` makes
   that table from these docstrings: run it after every change of this file.
@@ -98,15 +98,18 @@ class Rules:
     # Duplicates (6.1.1)
 
     def remembers(self, exactly_once: bool) -> bool:
-        """Tell whether a computation deduplicates; disabling exactly-once skips the deduplication pass (6.1.3)."""
+        """Return whether a computation deduplicates; disabling exactly-once skips the deduplication pass (6.1.3)."""
         return exactly_once
 
     def joins_copy(self) -> bool:
-        """Tell whether a record joins a copy of itself that is being processed; duplicates are discarded (6.1.1)."""
+        """Return whether a record joins a copy of itself that is being processed; duplicates are discarded (6.1.1).
+
+        A seam for mutants.
+        """
         return True
 
     def is_remnant(self, origin: int, horizon: int) -> bool:
-        """Tell whether a delivery is a network remnant, whose id may already be collected.
+        """Return whether a delivery is a network remnant, whose id may already be collected.
 
         Ids are collected once all senders have finished retrying (6.1.1). Choice: a copy that the network delays beyond that is
         recognized by its origin, so that no clock has to be trusted.
@@ -114,19 +117,22 @@ class Rules:
         return origin < horizon
 
     def must_check_row(self) -> bool:
-        """Tell whether a hit of the Bloom filter is looked up in the row.
+        """Return whether a hit of the Bloom filter is looked up in the row.
 
         The filter is a fast path for records that are provably never seen before; for all others the backing store must be read
-        to determine whether they are duplicates (6.1.1).
+        to determine whether they are duplicates (6.1.1). A seam for mutants.
         """
         return True
 
     def is_duplicate(self, row_has_id: bool) -> bool:
-        """Tell whether a record is a duplicate: its unique id is among those in the row (6.1.1)."""
+        """Return whether a record is a duplicate: its unique id is among those in the row (6.1.1)."""
         return row_has_id
 
     def acks_duplicate(self) -> bool:
-        """Tell whether a duplicate is ACKed: it is discarded and ACKed, lest its sender retry indefinitely (6.1.1)."""
+        """Return whether a duplicate is ACKed: it is discarded and ACKed, lest its sender retry indefinitely (6.1.1).
+
+        A seam for mutants.
+        """
         return True
 
     def collects_below(self, horizon: int, slack_us: int) -> int:
@@ -143,15 +149,18 @@ class Rules:
     # A step, its write, and what follows (6.1.1, 6.2)
 
     def locks_key(self) -> bool:
-        """Tell whether a key waits for the write of its last step: processing is serialized per key (4.1)."""
+        """Return whether a key waits for the write of its last step: processing is serialized per key (4.1).
+
+        A seam for mutants.
+        """
         return True
 
     def must_read(self, stored: bool) -> bool:
-        """Tell whether a row that is not cached must be read from the store before its key is processed (6.2, 8.3)."""
+        """Return whether a row that is not cached must be read from the store before its key is processed (6.2, 8.3)."""
         return stored
 
     def ends_step(self, timer: StoredTimer, watermark: int, wall: int) -> bool:
-        """Tell whether a timer that was just set ends the step: it is due, and timers must fire in order for a key (4.6, 6.2)."""
+        """Return whether a timer that was just set ends the step: it is due, and a key's timers must fire in order (4.6, 6.2)."""
         return self.may_fire(timer.due, watermark if timer.clock is Clock.WATERMARK else wall)
 
     def written(self, delta: RowDelta) -> RowDelta:
@@ -163,7 +172,7 @@ class Rules:
         return delta
 
     def needs_write(self, changes_row: bool, exactly_once: bool, consumed_records: bool) -> bool:
-        """Tell whether a step is committed; a stateless filter with exactly-once disabled has nothing to remember (6.1.3)."""
+        """Return whether a step is committed; a stateless filter with exactly-once disabled has nothing to remember (6.1.3)."""
         return changes_row or (exactly_once and consumed_records)
 
     def order(self, strong: bool) -> tuple[Act, ...]:
@@ -178,7 +187,10 @@ class Rules:
         return Act.RUN, Act.SEND, Act.AWAIT, Act.COMMIT, Act.ACK
 
     def acks_refused(self) -> bool:
-        """Tell whether the records of a refused write are ACKed: the write was not allowed to commit (6.2)."""
+        """Return whether the records of a refused write are ACKed: the write was not allowed to commit (6.2).
+
+        A seam for mutants.
+        """
         return False
 
     # Productions (6.1.1-6.1.3)
@@ -200,7 +212,7 @@ class Rules:
         return emitted if strong else 0
 
     def is_straggler(self, waited_us: int, delay_us: int) -> bool:
-        """Tell whether a weak step has waited too long for an ACK: a straggler is checkpointed after a 1-second delay (6.1.3)."""
+        """Return whether a weak step has waited too long for an ACK: a straggler is checkpointed after 1 second (6.1.3)."""
         return waited_us >= delay_us
 
     def checkpointed(self, straggling: tuple[Production, ...]) -> tuple[Production, ...]:
@@ -208,7 +220,10 @@ class Rules:
         return straggling
 
     def deletes_checkpoint(self) -> bool:
-        """Tell whether an ACKed production's checkpoint is deleted: it is, once the delivery was successful (6.1.2)."""
+        """Return whether an ACKed production's checkpoint is deleted: it is, once the delivery was successful (6.1.2).
+
+        A seam for mutants.
+        """
         return True
 
     def settled_by(self, consumer: str, pending: Sequence[str]) -> tuple[str, ...]:
@@ -221,7 +236,10 @@ class Rules:
         return (consumer,)
 
     def retries(self, injected: bool) -> bool:
-        """Tell whether an un-ACKed delivery is sent again: deliveries are retried until they are ACKed (6.1.1)."""
+        """Return whether an un-ACKed delivery is sent again: deliveries are retried until they are ACKed (6.1.1).
+
+        A seam for mutants.
+        """
         return True
 
     def retried(self, production: Production, attempts: int) -> Production:
@@ -235,11 +253,14 @@ class Rules:
         return max(timestamp, now)
 
     def queues(self, timer: StoredTimer, recovered: bool) -> bool:
-        """Tell whether a timer enters the heap of pending timers: when set, and when found by the initial scan (4.6, 7.1)."""
+        """Return whether a timer enters the heap of pending timers: when set, and when found by the initial scan (4.6, 7.1).
+
+        A seam for mutants.
+        """
         return True
 
     def may_fire(self, due: int, reading: int) -> bool:
-        """Tell whether a timer fires: the low watermark, or wall time, has reached the time at which it is due (4.6)."""
+        """Return whether a timer fires: the low watermark, or wall time, has reached the time at which it is due (4.6)."""
         return due <= reading
 
     def in_order(self, due: list[StoredTimer]) -> list[StoredTimer]:
@@ -255,7 +276,10 @@ class Rules:
         return room
 
     def fires_rest(self) -> bool:
-        """Tell whether due timers that a step had no room for fire in the next one: timers are guaranteed to fire (4.6)."""
+        """Return whether due timers that a step had no room for fire in the next one: timers are guaranteed to fire (4.6).
+
+        A seam for mutants.
+        """
         return True
 
     def origin_of_firing(self, origin: int, horizon: int, strong: bool) -> int:
@@ -269,15 +293,18 @@ class Rules:
     # Recovery (6.1.2, 6.2, 7.1)
 
     def scans_first(self) -> bool:
-        """Tell whether a new owner scans the backing store: it does whenever an interval is assigned to a new owner (7.1)."""
+        """Return whether a new owner scans the backing store: it does whenever an interval is assigned to a new owner (7.1).
+
+        A seam for mutants.
+        """
         return True
 
     def continues_scan(self, after: str | None) -> bool:
-        """Tell whether a scan continues after this key: the whole interval is scanned (7.1)."""
+        """Return whether a scan continues after this key: the whole interval is scanned (7.1)."""
         return after is not None
 
     def may_run_during_scan(self, known: bool) -> bool:
-        """Tell whether a key runs while its interval is scanned asynchronously, processing input records meanwhile (6.2).
+        """Return whether a key runs while its interval is scanned asynchronously, processing input records meanwhile (6.2).
 
         Choice: it does once its row is known, that is, was read or has come with the scan. All timers of a key are in its row, so
         they fire in order, by the low watermark that was journaled when the scan began.
@@ -289,7 +316,7 @@ class Rules:
         return image
 
     def takes_scanned(self, known: bool) -> bool:
-        """Tell whether a row is taken from the scan: not if it is known already, since its key may have run meanwhile (6.2)."""
+        """Return whether a row is taken from the scan: not if it is known already, since its key may have run meanwhile (6.2)."""
         return not known
 
     def recovered(self, image: RowImage) -> RowImage:
@@ -297,7 +324,7 @@ class Rules:
         return image
 
     def is_owner(self, incarnation: int, assigned: int) -> bool:
-        """Tell whether an assignment is for this incarnation of a process.
+        """Return whether an assignment is for this incarnation of a process.
 
         Soft state is consistent with the backing store for the lifetime of the assignment (7.1), and a crash ends it: what an
         earlier incarnation was assigned is not this one's.
@@ -307,7 +334,7 @@ class Rules:
     # The store (6.2, 7.1)
 
     def is_valid(self, interval: KeyInterval | None, low: str, high: str) -> bool:
-        """Tell whether a sequencer is valid for these keys.
+        """Return whether a sequencer is valid for these keys.
 
         The mediator of the backing store checks it for validity before allowing the write to commit (6.2). Choice: reads, scans
         and collections are checked too, so that any request tells a replaced owner that it was replaced.
@@ -323,7 +350,7 @@ class Rules:
         return interval.low <= low and (end is None or high < end)
 
     def is_applied(self, write: tuple[int, int], row: tuple[int, int]) -> bool:
-        """Tell whether a row has taken a write: updates obey exactly-once semantics, so a repeat changes nothing (6.2, 6.1.1).
+        """Return whether a row has taken a write: updates obey exactly-once semantics, so a repeat changes nothing (6.2, 6.1.1).
 
         Args:
             write: its sequencer and number.
@@ -332,13 +359,13 @@ class Rules:
         return write <= row
 
     def invalidates(self, change: Change) -> bool:
-        """Tell whether a mint invalidates the extant sequencer of an interval that it changes.
+        """Return whether a mint invalidates the extant sequencer of an interval that it changes.
 
         New workers invalidate any extant sequencers before starting work, so that no remnant writes can succeed thereafter (6.2);
         a sequencer is invalidated whenever its interval is moved, split, or merged (7.1).
 
         Deviation: the store invalidates them when the master mints the new sequencer; the new worker does not have to (6.2). So
-        the table of owners and the valid sequencers cannot disagree, and nobody can scan too early.
+        the table of owners and the valid sequencers cannot disagree, and nobody can scan too early. A seam for mutants.
         """
         return True
 
@@ -352,7 +379,7 @@ class Rules:
         return unused
 
     def takes_report(self, latest: bool) -> bool:
-        """Tell whether the store accepts a journal entry that is based on a watermark report.
+        """Return whether the store accepts a journal entry that is based on a watermark report.
 
         Sequencers are attached to all low watermark updates, so that only the latest owner of a given key interval can update
         its low watermark value (7.2).
@@ -363,11 +390,11 @@ class Rules:
         return latest
 
     def may_claim(self, seen_epoch: int, latest: int) -> bool:
-        """Tell whether a claim of a replicated role succeeds (7.1). Choice: if none has claimed it since the claimant looked."""
+        """Return whether a claim of a replicated role succeeds (7.1). Choice: if none claimed it since the claimant looked."""
         return seen_epoch == latest
 
     def is_fenced(self, epoch: int, latest: int) -> bool:
-        """Tell whether a role's holder was replaced, so that the store refuses its mints and journal entries.
+        """Return whether a role's holder was replaced, so that the store refuses its mints and journal entries.
 
         Choice: epochs fence replicas of the master and of the authority, and processes of an injector, as sequencers fence owners
         (7.1, 7.2, 6.2).
@@ -377,7 +404,7 @@ class Rules:
     # Low watermarks (4.5, 7.2)
 
     def holds_watermark(self, work: Work, timestamp: int, reported: int) -> bool:
-        """Tell whether pending work holds back the low watermark.
+        """Return whether pending work holds back the low watermark.
 
         Low watermarks must reflect all pending state: checkpointed or pending productions, pending timers and persisted state
         (7.2, 6.2). Late work, behind what was reported before, holds nothing back: a low watermark is monotonic even in the face
@@ -394,7 +421,7 @@ class Rules:
         return timestamp >= reported
 
     def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
-        """Tell whether pending work holds back the horizon: what it produces may not have an origin before the horizon (6.1.1).
+        """Return whether pending work holds back the horizon: what it produces may not have an origin before the horizon (6.1.1).
 
         Choice: a pending timer of a computation with strong productions does not hold it; see `origin_of_firing`. A delivery does
         at its consumer too: a weak sender may be dead, and what its successor sends instead go elsewhere (6.1.3).
@@ -422,7 +449,7 @@ class Rules:
         return min(senders, default=MAX_TIME)
 
     def counts_as_sender(self, in_own_version: bool, is_passing: bool) -> bool:
-        """Tell whether a computation holds the input of one that it outputs to.
+        """Return whether a computation holds the input of one that it outputs to.
 
         Choice: while the topology changes, every computation that may still send counts: those of the consumer's own version, and
         those of any version that are retiring or joining (3, 4.5).
@@ -434,11 +461,11 @@ class Rules:
         return in_own_version or is_passing
 
     def is_late(self, timestamp: int, watermark: int) -> bool:
-        """Tell whether a record is late: its timestamp is behind the low watermark (4.5)."""
+        """Return whether a record is late: its timestamp is behind the low watermark (4.5)."""
         return timestamp < watermark
 
     def may_report(self, scanned: bool) -> bool:
-        """Tell whether an owner follows an interval's input and reports its progress.
+        """Return whether an owner follows an interval's input and reports its progress.
 
         It does once the initial scan has populated in-memory structures, on whose consistency the report depends (7.1, 7.2).
 
@@ -449,7 +476,7 @@ class Rules:
         return scanned
 
     def is_newer(self, sequencer: int, known: int) -> bool:
-        """Tell whether a report may replace what another owner reported for the same keys.
+        """Return whether a report may replace what another owner reported for the same keys.
 
         Only the latest owner of a given key interval can update its low watermark value (7.2).
         """
@@ -464,10 +491,10 @@ class Rules:
         return last_known
 
     def journals_first(self) -> bool:
-        """Tell whether the authority journals a value before it broadcasts it.
+        """Return whether the authority journals a value before it broadcasts it.
 
         It journals all low watermark values to persistent state, which prevents the reporting of erroneous values after a process
-        failure (7.2).
+        failure (7.2). A seam for mutants.
         """
         return True
 
@@ -510,7 +537,7 @@ class Rules:
         return unfinished
 
     def may_inject(self, timestamp: int, slowest: int, limit_us: int) -> bool:
-        """Tell whether a record may be injected: newer ones wait until the low watermarks have advanced (8.4).
+        """Return whether a record may be injected: newer ones wait until the low watermarks have advanced (8.4).
 
         Args:
             timestamp: of the record, event time in microseconds.
@@ -522,7 +549,7 @@ class Rules:
     # Ownership and topology (3, 7.1)
 
     def is_lost(self, silent_us: int, timeout_us: int) -> bool:
-        """Tell whether silence counts as a machine failure, from which MillWheel recovers (7.1).
+        """Return whether silence counts as a machine failure, from which MillWheel recovers (7.1).
 
         Choice: it does after a timeout. A process that was only slow lives on as a zombie writer (6.2).
 
@@ -533,11 +560,11 @@ class Rules:
         return silent_us > timeout_us
 
     def is_orphan(self, lost: bool, restarted: bool) -> bool:
-        """Tell whether an interval is assigned to a new owner: work shifts between machines because of failures (6.2, 7.1)."""
+        """Return whether an interval is assigned to a new owner: work shifts between machines because of failures (6.2, 7.1)."""
         return lost or restarted
 
     def may_lead(self, silent_us: int, lease_us: int) -> bool:
-        """Tell whether a standby claims a replicated role (7.1). Choice: if the holder has not renewed it for a lease."""
+        """Return whether a standby claims a replicated role (7.1). Choice: if the holder has not renewed it for a lease."""
         return silent_us >= lease_us
 
     def weight(self, records: int, cpu_us: int, split_load: int, split_cpu_us: int) -> int:
@@ -554,7 +581,7 @@ class Rules:
         return max(records, cpu_us * split_load // split_cpu_us)
 
     def is_overloaded(self, load: float, most: float) -> bool:
-        """Tell whether an interval must be split, or a worker must give one away.
+        """Return whether an interval must be split, or a worker must give one away.
 
         In response to increased CPU load or memory pressure, the master can move intervals around, split them, or merge
         them (7.1).
@@ -566,7 +593,7 @@ class Rules:
         return load > most
 
     def is_relief(self, target: int, source: int) -> bool:
-        """Tell whether it is worthwhile to move an interval from one worker to another (7.1).
+        """Return whether it is worthwhile to move an interval from one worker to another (7.1).
 
         Choice: only if the new owner then has less load than the old one had. Loads converge that way, and moving ends.
 
@@ -577,7 +604,7 @@ class Rules:
         return target < source
 
     def is_idle(self, load: int, least: int) -> bool:
-        """Tell whether two neighbouring intervals are merged (7.1). Choice: they are if their load is not worth two sequencers.
+        """Return whether two neighbouring intervals are merged (7.1). Choice: they are if their load is not worth two sequencers.
 
         Args:
             load: weight of both together.
@@ -586,7 +613,7 @@ class Rules:
         return load < least
 
     def adopts_version(self, injects: bool) -> bool:
-        """Tell whether a process follows the version of the topology that a new table announces (3).
+        """Return whether a process follows the version of the topology that a new table announces (3). A seam for mutants.
 
         Args:
             injects: it is an injector's process rather than a worker.
@@ -594,7 +621,7 @@ class Rules:
         return True
 
     def may_switch(self, all_know: bool) -> bool:
-        """Tell whether a new version of the topology takes effect.
+        """Return whether a new version of the topology takes effect.
 
         Choice: once all processes know its computations (3). The watermark of an owner that does not count a new sender could
         pass what that sender sends (4.5).
@@ -602,7 +629,7 @@ class Rules:
         return all_know
 
     def may_remove(self, drained: bool) -> bool:
-        """Tell whether a retiring computation leaves the topology.
+        """Return whether a retiring computation leaves the topology.
 
         Choice: once it has drained, that is, no record is on its way to it and it has nothing left to do (3). Until then its
         oldest work holds the watermarks of its consumers (4.5).
@@ -612,7 +639,7 @@ class Rules:
     # The cache (8.3)
 
     def may_evict(self, busy: bool) -> bool:
-        """Tell whether a row may leave the cache: not while a step of its key is in progress.
+        """Return whether a row may leave the cache: not while a step of its key is in progress.
 
         Soft state must be consistent with the backing store (6.2), and a step's changes reach the cached row once they are
         durable.

@@ -264,7 +264,7 @@ class Arrivals:
         return (0, 0) if self._chains is None else (self._chains.chains, self._chains.messages)
 
     def redraw(self, seed: int) -> None:
-        """From now on draw each arrival's time from its interval, and delay none. ``seed``: for the draws."""
+        """Draw each arrival's time from its interval from now on, and delay none. ``seed``: for the draws."""
         self._draws = stream(seed, "arrivals")
         self._delays.clear()
         self._chains = None
@@ -448,7 +448,7 @@ def earliest(options: ClusterOptions) -> ClusterOptions:
 
 
 def _slack_of(options: ClusterOptions) -> dict[_Link, int]:
-    """How much longer than its shortest time each kind of arrival can take."""
+    """Return how much longer than its shortest time each kind of arrival can take."""
 
     def slack_us(name: str) -> int:
         low_us, high_us = _interval(name, getattr(options, name))

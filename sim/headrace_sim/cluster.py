@@ -141,7 +141,7 @@ class Cluster:
         (self.host.observer or self.watch()).tell(on_step)
 
     def redraw(self, seed: int) -> None:
-        """From now on redraw all randomness from ``seed``, and start no fault that was planned at a step."""
+        """Redraw all randomness from ``seed`` from now on, and start no fault that was planned at a step."""
         for concern, source in self._streams:
             source.setstate(stream(seed, concern).getstate())
         if self.host.observer is not None:

@@ -27,7 +27,7 @@ class EndlessRunError(HeadraceError):
         self.events, self.at_us = events, at_us
 
     def __str__(self) -> str:
-        """State how far the run got, and what may keep it going."""
+        """Say how far the run got, and what may keep it going."""
         return (
             f"the run never ends: it has had {self.events:,} events and has reached {format_time(self.at_us)}. Look for a handler"
             " that sets its own timer again without end"

@@ -1,5 +1,8 @@
 """Each rule of the protocol as a table of its answers."""
 
+import ast
+import inspect
+import textwrap
 from typing import Any
 
 import pytest
@@ -155,6 +158,19 @@ def test_every_rule_is_asked() -> None:
     apart = {"queues", "invalidates", "holds_watermark", "holds_horizon"}
     rules = {name for name in vars(Rules) if not name.startswith("_")}
     assert apart | {rule for _, rule, *_ in RULINGS} == rules
+
+
+def test_the_rules_that_return_a_constant_say_that_they_are_seams_for_mutants() -> None:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(Rules)))
+    rules = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    constant = [
+        rule.name
+        for rule in rules
+        if isinstance(rule.body[-1], ast.Return) and isinstance(rule.body[-1].value, ast.Constant)
+    ]
+    assert constant == [
+        rule.name for rule in rules if "A seam for mutants." in (ast.get_docstring(rule) or "")
+    ]
 
 
 @pytest.mark.parametrize("recovered", [True, False])

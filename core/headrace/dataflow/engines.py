@@ -7,17 +7,17 @@ from headrace.dataflow.arguments import check_positive
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """Evaluate triggers as elements arrive and as clock and watermark advance (Figure 12): the default."""
+    """Evaluation of triggers as elements arrive and as clock and watermark advance (Figure 12): the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Keep the watermark at the beginning of time until all input is read, then move it to the end (Figures 6 and 10)."""
+    """A watermark at the beginning of time until all input is read, and then at the end (Figures 6 and 10)."""
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Evaluate triggers only at boundaries of processing time (Figure 11).
+    """Evaluation of triggers only at boundaries of processing time (Figure 11).
 
     At a boundary, the watermark counts as past everything that was read.
 

@@ -404,7 +404,7 @@ class Grouping:
         ]
 
     def _run_batch(self, state: KeyState, now: int, watermark: int) -> list[Pane]:
-        """At a boundary, evaluate every window with new contents; the watermark counts as past everything read (Figure 11)."""
+        """Evaluate every window with new contents at a boundary; the watermark counts as past everything read (Figure 11)."""
         if state.next_batch is None or state.next_batch > now:
             return []
         if state.unread is not None:

@@ -38,7 +38,7 @@ class GlobalWindows:
         return (GLOBAL,)
 
     def merge_windows(self, windows: Sequence[Window]) -> Iterable[Window]:
-        """Never merge."""
+        """Return the windows unmerged."""
         return windows
 
 
@@ -69,7 +69,7 @@ class FixedWindows:
         return (Window(start, start + self.size_us),)
 
     def merge_windows(self, windows: Sequence[Window]) -> Iterable[Window]:
-        """Never merge."""
+        """Return the windows unmerged."""
         return windows
 
 
@@ -101,7 +101,7 @@ class SlidingWindows:
         return tuple(Window(s, s + self.size_us) for s in starts if s <= element.time < s + self.size_us)
 
     def merge_windows(self, windows: Sequence[Window]) -> Iterable[Window]:
-        """Never merge."""
+        """Return the windows unmerged."""
         return windows
 
 

@@ -21,7 +21,7 @@ class Deployed:
         present: consumers that have not left the topology.
         strong: whether its productions are strong (6.1.2).
         exactly_once: whether its deliveries are deduplicated (6.1.1).
-        is_late: tells whether a timestamp is late at a low watermark (4.5).
+        is_late: returns whether a timestamp is late at a low watermark (4.5).
         rules: the rules of the protocol.
     """
 

@@ -77,7 +77,7 @@ class Outbox(Generic[HolderT]):
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """Return the consumers to which anything has been sent."""
+        """The consumers to which anything has been sent."""
         return tuple(self._consumers)
 
     def find(self, consumer: str, record_id: str) -> Pending[HolderT] | None:

@@ -38,7 +38,7 @@ class FileInjectorSource:
         self._offset = 0
 
     def receive(self, file: str, created_us: int) -> list[SourceEvent]:
-        """There is a new file.
+        """Take in a new file.
 
         Args:
             file: its name.
@@ -50,22 +50,22 @@ class FileInjectorSource:
         return self._on_file_event()
 
     def record(self, file: str, stream: str, key: str, value: bytes, timestamp: int) -> list[SourceEvent]:
-        """A record was read from a file; the arguments are those of `SourceRecord`."""
+        """Inject a record that was read from a file; the arguments are those of `SourceRecord`."""
         assert file in self.unfinished, f"a record comes from {file}, which is not being read"
         return [SourceRecord(self._next_offset(), stream, key, value, timestamp, self._newest_us)]
 
     def finish(self, file: str) -> list[SourceEvent]:
-        """A file has been read to its end."""
+        """Note that a file has been read to its end."""
         assert self.unfinished.pop(file, None) is not None, f"{file} ends, but is not being read"
         return self._on_file_event()
 
     def end(self) -> list[SourceEvent]:
-        """There will be no more files."""
+        """Note that no more files will come."""
         assert not self.unfinished, f"not read to their ends: {sorted(self.unfinished)}"
         return self._update_injector_watermark(MAX_TIME)
 
     def _on_file_event(self) -> list[SourceEvent]:
-        """Figure 10's ``OnFileEvent``."""
+        """Update the watermark: Figure 10's ``OnFileEvent``."""
         watermark = min(self.unfinished.values(), default=None)
         return [] if watermark is None else self._update_injector_watermark(watermark)
 

@@ -242,7 +242,7 @@ class Injector:
             self._send(self._outbox.add(now, production, entry))
 
     def _productions(self, entry: IntakeRecord, record: SourceRecord) -> tuple[Production, ...]:
-        """Nothing: it was malformed, and the policy is to stop."""
+        """Make a record's productions; none if it was malformed and the policy is to stop."""
         pipeline, spec = self._pipeline, self._spec
         record_id = self._rules.injected_id(self.address, entry.offset, self._incarnation)
         try:
@@ -265,7 +265,7 @@ class Injector:
             return productions
 
     def _owed(self, stream: str) -> list[Subscriber]:
-        """Retiring subscribers: a predecessor may have died owing them what is read again now."""
+        """Return the retiring subscribers: a predecessor may have died owing them what is read again now."""
         table = self._routing.table
         specs = [deployed(name, self._topologies, table).spec for name in table.retiring]
         return [(spec.name, spec.inputs[stream]) for spec in specs if stream in spec.inputs]
@@ -283,7 +283,7 @@ class Injector:
         return limit_us is None or self._rules.may_inject(timestamp, self._slowest(), limit_us)
 
     def _slowest(self) -> int:
-        """The slowest computation's low watermark, as last received (8.4)."""
+        """Return the slowest computation's low watermark, as last received (8.4)."""
         known = self._watermarks
         return min((known.get(name, MIN_TIME) for name in self._pipeline.computations), default=MAX_TIME)
 
@@ -378,7 +378,7 @@ class Injector:
         self._effects.extend([Send(master, beat) for master in self._masters])
 
     def _owing(self) -> tuple[tuple[str, int], ...]:
-        """What is pending for retiring computations; as long as there is more to re-read, each may be owed some of it."""
+        """Count what is pending for retiring computations; as long as there is more to re-read, each may be owed some of it."""
         retiring = self._routing.table.retiring
         if not retiring:
             return ()
@@ -461,7 +461,7 @@ class Injector:
         return len(self._waiting)
 
     def check_invariants(self) -> None:
-        """What is unfinished waits or is pending, and a process without its role has nothing to say."""
+        """Assert that what is unfinished waits or is pending, and that a process without its role has nothing to say."""
         self.intake.check_invariants()
         self._outbox.check_invariants()
         waiting = [entry for _, _, entry, _ in self._waiting]

@@ -98,17 +98,17 @@ class Intake:
         return True
 
     def finish(self, entry: IntakeRecord) -> None:
-        """All consumers have ACKed it."""
+        """Note that all consumers have ACKed an entry."""
         entry.finished = True
         if entry.holds:
             self._on_time.remove(entry.timestamp)
 
     def low_watermark(self) -> int:
-        """How far it is, event time in microseconds."""
+        """Return its low watermark, event time in microseconds."""
         return min(self.source_us, self._on_time.oldest())
 
     def buckets(self, width_us: int) -> tuple[tuple[int, int], ...]:
-        """What is unfinished and not late, counted by timestamp (7.2)."""
+        """Count what is unfinished and not late by timestamp (7.2)."""
         return self._on_time.buckets(width_us)
 
     def promise(self) -> bool:
@@ -139,7 +139,7 @@ class Intake:
         return self._stamp_us
 
     def check_invariants(self) -> None:
-        """What was promised holds, and origins are in the order of offsets."""
+        """Assert that what was promised holds, and that origins are in the order of offsets."""
         assert self.promised.low_watermark <= self.low_watermark(), "the low watermark went back"
         assert self.promised.horizon in (MAX_TIME, min(self.promised.horizon, self._stamp_us)), (
             "a later record would be before the horizon"

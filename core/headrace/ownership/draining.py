@@ -80,7 +80,7 @@ class Draining:
         self._retiring: dict[str, _Retiring] = {}
 
     def adopt(self, table: Table) -> None:
-        """A mint has been made: this is the table now."""
+        """Take in the table of a new mint."""
         self._table = table
         kept = {name: self._retiring[name] for name in table.retiring if name in self._retiring}
         for retiring in kept.values():

@@ -104,7 +104,7 @@ class Master(Replica):
         self._adopt(claimed.table)
 
     def _settle(self, now: int) -> None:
-        """From now on this master listens; it has missed what was said before."""
+        """Begin to listen; this master has missed what was said before."""
         self._since_us = now
         for member in self._members.values():
             member.heard_us = min(member.heard_us, now)
@@ -175,13 +175,13 @@ class Master(Replica):
                 self._unlisted.setdefault(assignment.sequencer, now)
 
     def _live(self, now: int) -> list[m.Heartbeat]:
-        """The latest heartbeats of those who have been heard of lately, sorted by address."""
+        """Return the latest heartbeats of those heard of lately, sorted by address."""
         timeout = self._options.heartbeat_timeout_us
         members = [member for _, member in sorted(self._members.items())]
         return [member.beat for member in members if not self._rules.is_lost(now - member.heard_us, timeout)]
 
     def _is_orphan(self, now: int, assignment: m.Assignment) -> bool:
-        """Its owner has been restarted, or has been silent for too long while this master listened."""
+        """Return whether an interval's owner was restarted, or has been silent for too long while this master listened."""
         member, heard_us = self._members.get(assignment.owner), self._since_us
         if member is not None:
             heard_us = max(heard_us, member.heard_us)
@@ -276,7 +276,7 @@ class Master(Replica):
                 return self._change_topology(verb.topology, cluster)
 
     def _change_topology(self, topology: int, cluster: BalanceView) -> m.Mint | None:
-        """Added computations get their intervals first, in the topology that is still in force (3)."""
+        """Give added computations their intervals first, in the topology that is still in force (3)."""
         table = self.table
         if not 0 <= topology < len(self._topologies) or (
             topology == table.topology and table.joining is None
@@ -289,7 +289,7 @@ class Master(Replica):
         return self._build(added, table.topology, table.retiring, topology)
 
     def _put_in_force(self, topology: int) -> m.Mint:
-        """Those that are gone begin to drain."""
+        """Build the mint that puts a topology in force; computations that are not in it begin to drain."""
         pipeline = self._topologies[topology]
         present = dict.fromkeys(assignment.computation for assignment in self.table.assignments)
         retiring = tuple(name for name in present if name not in pipeline.computations)
@@ -308,7 +308,7 @@ class Master(Replica):
         return self._build([], table.topology, retiring, table.joining, removed)
 
     def _required(self, now: int) -> list[str]:
-        """Whose word counts when the topology changes: the living, the owners, and the expected injector processes."""
+        """Return whose word counts when the topology changes: the living, the owners, and the expected injector processes."""
         injectors = self._topologies[self.table.topology].injectors.values()
         required = [beat.sender for beat in self._live(now)]
         required += [assignment.owner for assignment in self.table.assignments]

@@ -145,7 +145,7 @@ class Election:
 
     @property
     def due_us(self) -> int:
-        """Return when `tick` is next due, on this replica's clock; `MAX_TIME`: not before the store has answered."""
+        """When `tick` is next due, on this replica's clock; `MAX_TIME`: not before the store has answered."""
         return self._turn.due_us if self.state in _WAITING else MAX_TIME
 
     def set_clock_back(self, now: int) -> None:

@@ -41,7 +41,7 @@ _NOBODY: dict[int, KeyInterval] = {}
 
 
 def authority_role(shard: int) -> str:
-    """The journal of one shard of the authority."""
+    """Return the role whose journal is that of one shard of the authority."""
     return f"authority-{shard}"
 
 
@@ -153,7 +153,7 @@ class Mediator:
         progress: dict[str, Progress],
         next_sequencer: int,
     ) -> "Mediator":
-        """A mediator of rows that its host keeps elsewhere between its times.
+        """Make a mediator of rows that its host keeps elsewhere between its times.
 
         Args:
             history: see `Mediator`.

@@ -243,7 +243,7 @@ class WatermarkAuthority(Replica):
     # Combining
 
     def progress(self, name: str) -> m.Progress:
-        """What is known of a name now, whether or not the store has accepted it."""
+        """Return what is known of a name now, whether or not the store has accepted it."""
         known = self._known[name]
         published, low_watermark, horizon = known.published, known.map.low_watermark, known.map.horizon
         if low_watermark == published.low_watermark and horizon == published.horizon and not known.wanted:
@@ -259,11 +259,11 @@ class WatermarkAuthority(Replica):
         return self._journaling is not None
 
     def published(self, name: str) -> m.Progress:
-        """What the store has accepted of a name, as far as this replica knows; nothing on a standby."""
+        """Return what the store has accepted of a name, as far as this replica knows; nothing on a standby."""
         return self._known[name].published
 
     def map_of(self, name: str) -> IntervalMap:
-        """What is known of a computation's intervals, or of the processes of an injector."""
+        """Return what is known of a computation's intervals, or of the processes of an injector."""
         return self._known[name].map
 
     def _percentiles(self, known: _Known, low_watermark: int) -> tuple[tuple[float, int], ...]:
@@ -314,7 +314,7 @@ class WatermarkAuthority(Replica):
             self._broadcast(now, journaling.request.values)
 
     def _disown(self, stale: Sequence[m.Reporter]) -> None:
-        """Nothing was journaled: these reports came from owners that had been replaced (7.2)."""
+        """Drop reports of which nothing was journaled: they came from owners that had been replaced (7.2)."""
         for reporter in stale:
             match reporter:
                 case m.IntervalReporter():

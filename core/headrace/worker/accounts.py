@@ -70,7 +70,7 @@ class Accounts:
             self._origins.add(origin)
 
     def remove_production(self, holder: Holder, production: Production) -> None:
-        """It was ACKed."""
+        """Forget a production that was ACKed."""
         if holder.holds_watermark:
             holder.holds_watermark = False
             self._work.remove(production.timestamp)
@@ -91,7 +91,7 @@ class Accounts:
         return LiveTimer(timer, holds_watermark, holds_horizon)
 
     def remove_timer(self, live: LiveTimer) -> None:
-        """It fired, moved, or was cancelled."""
+        """Forget a timer that fired, moved, or was cancelled."""
         if live.holds_watermark:
             held = live.timer.held
             assert held is not None
@@ -107,11 +107,11 @@ class Accounts:
         return True
 
     def release_origin(self, origin: int) -> None:
-        """Its productions are pending, and hold the origin themselves."""
+        """Let go of the origin of a timer's productions: they are pending now, and hold it themselves."""
         self._origins.remove(origin)
 
     def set_hold(self, slot: KeySlot, hold: int) -> None:
-        """A key's state has another hold; `MAX_TIME`: none."""
+        """Set the hold of a key's state; `MAX_TIME`: none."""
         if slot.holds_watermark:
             self._work.remove(slot.hold)
         slot.hold = hold
@@ -135,7 +135,7 @@ class Accounts:
             self._work.remove(live.timer.held)
 
     def pending_buckets(self, width_us: int) -> tuple[tuple[int, int], ...]:
-        """Pending timestamps in buckets, for percentile watermarks (7.2)."""
+        """Count the pending timestamps in buckets, for percentile watermarks (7.2)."""
         return self._work.buckets(width_us)
 
     def __len__(self) -> int:

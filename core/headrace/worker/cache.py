@@ -56,7 +56,7 @@ class Cacheable(Protocol):
         ...
 
     def next_boundary(self) -> int:
-        """When the row's next watermark timer is due, event time in microseconds; `MAX_TIME`: it waits for none."""
+        """Return when the row's next watermark timer is due, event time in microseconds; `MAX_TIME`: it waits for none."""
         ...
 
 
@@ -87,7 +87,7 @@ class RowCache:
         self.evicted = 0
 
     def keep(self, owner: Cacheable) -> None:
-        """The owner's row was just used (or loaded): account for it, and make room."""
+        """Account for a row that was just used or loaded, and make room."""
         row = owner.row
         assert row is not None
         size = _OVERHEAD_BYTES + len(row.state) + _ID_BYTES * len(row.seen)  # as `_size_of` does
@@ -118,7 +118,7 @@ class RowCache:
                     self._forget_past_boundaries()
 
     def _forget_past_boundaries(self) -> None:
-        """Boundaries that rows do not wait for any more lie at the heap's bottom, and would never be taken from it."""
+        """Remove the boundaries that rows no longer wait for: they lie at the heap's bottom, and would stay there."""
         self._boundaries = [entry for entry in self._boundaries if entry[2].cache_boundary == -entry[0]]
         heapify(self._boundaries)
 

@@ -46,7 +46,7 @@ class Commits:
     Attributes:
         pace: what the next write waits for.
         batch: see `EngineOptions.commit_batch`.
-        restores_read: takes the clock, a key and its row as it was read, and tells whether it has restored all of it; ``None``:
+        restores_read: takes the clock, a key and its row as it was read, and returns whether it has restored all of it; ``None``:
             no scan goes on, and a read brings what was evicted.
     """
 
@@ -121,7 +121,7 @@ class Commits:
         return self._strong and self.pace >= _AWAITING_WAKE
 
     def _must_wait(self, now: int) -> bool:
-        """Nothing may be written now: what it waits for comes back to `pump`. Enough for a write lingers no longer."""
+        """Return whether nothing may be written now: what it waits for comes back to `pump`. A full write lingers no longer."""
         pace = self.pace
         if pace is _AWAITING_ANSWER:
             return True
@@ -203,7 +203,7 @@ class Commits:
             shared.effects.append(Halt(outcome.error))
 
     def ran(self, now: int, step: KeyStep) -> None:
-        """User code has run for a step: send what it made, or commit it first."""
+        """Send what user code has made in a step, or commit it first."""
         if step.outcome.origins and self._strong:
             hold = self.soft.accounts.hold_origin
             step.held_origins = tuple([origin for origin in step.outcome.origins if hold(origin)])
@@ -247,7 +247,7 @@ class Commits:
         self.shared.sweep_at(now + self.shared.options.straggler_delay_us)
 
     def complete(self, step: KeyStep) -> None:
-        """Nothing is left to wait for before the step's commit."""
+        """Let a step be committed: there is nothing left to wait for before it."""
         step.advance(_COMPLETE)
         self._committable.append(step)
         if self._acks_first:
@@ -280,7 +280,7 @@ class Commits:
         return due_us
 
     def set_clock_back(self, now: int) -> None:
-        """The worker's clock was put back: nothing waits for longer than it would from now on."""
+        """See `ClockWaiter`."""
         options = self.shared.options
         self._stragglers = deque((min(sent, now), step) for sent, step in self._stragglers)
         self._delivered_since = min(self._delivered_since, now)
@@ -290,7 +290,7 @@ class Commits:
         self._resting = deque((min(until, latest_us), slot) for until, slot in self._resting)
 
     def _checkpoint_stragglers(self, now: int) -> None:
-        """Weak steps that have waited too long get their un-ACKed productions checkpointed (Figure 11)."""
+        """Checkpoint the un-ACKed productions of weak steps that have waited too long (Figure 11)."""
         delay_us, rules = self.shared.options.straggler_delay_us, self._rules
         while self._stragglers and rules.is_straggler(now - self._stragglers[0][0], delay_us):
             step = self._stragglers.popleft()[1]
@@ -348,7 +348,7 @@ class Commits:
         store.ask(now, request, written, soft)
 
     def _next_batch(self) -> list[KeyStep]:
-        """The steps to commit together."""
+        """Take the steps to commit together."""
         committable, room = self._committable, self.batch
         steps: list[KeyStep] = []
         for step in committable:
@@ -368,7 +368,7 @@ class Commits:
             self._write(now)
 
     def finish(self, now: int, steps: list[KeyStep]) -> None:
-        """The steps are durable (or need not be): ACK the senders, then send the productions."""
+        """ACK the senders of steps that are durable, or need not be; then send the productions."""
         soft, sending = self.soft, self.sending
         for step in steps:
             soft.adopt(now, step)
@@ -388,7 +388,7 @@ class Commits:
             soft.release(slot)
 
     def _settle_holders(self, now: int, step: KeyStep) -> None:
-        """Of a weak step's productions, those that it checkpointed are durable now."""
+        """Note that the productions that a weak step checkpointed are durable now."""
         for production in step.checkpoints:
             holder = self.sending.holder_of(production, step)
             if holder is not None:
@@ -398,13 +398,13 @@ class Commits:
                 self.delete(now, step.slot.key, production)
 
     def acked(self, step: KeyStep) -> None:
-        """One of the productions that a weak step waits for was ACKed."""
+        """Count down the productions that a weak step waits for: one was ACKed."""
         step.waiting -= 1
         if step.waiting == 0 and step.state is StepState.AWAITING_ACKS:
             self.complete(step)
 
     def delete(self, now: int, key: str, production: Production) -> None:
-        """A checkpoint was ACKed: delete it with any write of the interval, whatever its key is doing."""
+        """Delete a checkpoint that was ACKed with any write of the interval, whatever its key is doing."""
         if not self._delivered:
             self._delivered_since = now
             self.shared.sweep_at(now + self.shared.options.delete_delay_us)
@@ -413,7 +413,7 @@ class Commits:
     # What the interval says of it
 
     def clear(self) -> None:
-        """The interval was dropped."""
+        """Forget all that waits: the interval was dropped."""
         self._committable.clear()
         self._stragglers.clear()
         self._resting.clear()
@@ -429,7 +429,7 @@ class Commits:
         return self._delivered
 
     def to_be_committed(self) -> list[Production]:
-        """Productions of steps that wait for a write."""
+        """Return the productions of steps that wait for a write."""
         return [production for step in self._committable for production in step.checkpoints]
 
     @property

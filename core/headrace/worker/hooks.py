@@ -67,7 +67,7 @@ def run_timer(
 
 
 def stamp_of(timer: StoredTimer, low_watermark: int) -> int:
-    """The timestamp of what a timer produces, unless user code gives one; event time, microseconds.
+    """Return the timestamp of what a timer produces, unless user code gives one; event time, microseconds.
 
     Choice: a wall timer without a hold stamps with the low watermark, so that nothing that it makes is late. While that is
     unknown, and when the source has ended, there is no such time (windows at the ends of time cannot be computed): then it is
@@ -155,7 +155,7 @@ def dead_letter(
     timestamp: int,
     error: Exception,
 ) -> Emission:
-    """The dead letter of a record, or of a timer (``production`` is ``None``).
+    """Make the dead letter of a record, or of a timer (``production`` is ``None``).
 
     Raises:
         CodecError: the stream's codec refuses it.

@@ -229,7 +229,7 @@ class OwnedInterval:
     # Productions (6.1.2, 6.1.3)
 
     def acked(self, now: int, holder: Holder, production: Production) -> None:
-        """A production of this interval has arrived for good."""
+        """Take the ACK of a production of this interval."""
         self.sending.settle(holder, production)
         if not holder.durable:
             assert holder.step is not None, "a production is either durable or waited for"
@@ -240,12 +240,12 @@ class OwnedInterval:
     # Time
 
     def set_clock_back(self, now: int) -> None:
-        """The worker's clock was put back: nothing waits for longer than it would from now on, and no timer is forgotten."""
+        """See `ClockWaiter`; no timer is forgotten."""
         self.commits.set_clock_back(now)
         self.soft.set_clock_back(now)
 
     def next_turn(self, now: int) -> int:
-        """When `pump` can go on by itself, microseconds; `MAX_TIME`: something must come first."""
+        """Return when `pump` can go on by itself, microseconds; `MAX_TIME`: something must come first."""
         wall_us = self.soft.timers.next_due()
         return min(self.commits.lingers_until, wall_us if wall_us > now else MAX_TIME)
 
@@ -272,7 +272,7 @@ class OwnedInterval:
     # What the worker says of it
 
     def report(self, bucket_us: int | None) -> m.IntervalReport:
-        """Its progress (7.2). ``bucket_us``: width of the buckets of pending times, if percentiles are wanted."""
+        """Return its progress (7.2). ``bucket_us``: width of the buckets of pending times, if percentiles are wanted."""
         soft = self.soft
         received = (arrival.production.origin for arrival in soft.in_progress.values())
         low, horizon = soft.accounts.report(soft.low_watermark, soft.horizon, received)
@@ -280,7 +280,7 @@ class OwnedInterval:
         return m.IntervalReport(self.computation, self.interval, self.sequencer, low, horizon, pending)
 
     def take_load(self, *, retires: bool) -> m.IntervalLoad:
-        """Its load since the last heartbeat (7.1). ``retires``: its computation does, so that what is pending counts."""
+        """Return its load since the last call (7.1). ``retires``: its computation does, so that what is pending counts."""
         options, soft = self.shared.options, self.soft
         records, cpu_us = soft.load.records, soft.load.cpu_us
         soft.load.records = soft.load.cpu_us = 0

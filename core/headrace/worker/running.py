@@ -351,7 +351,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
     # Failures
 
     def _fail(self, cause: StepCause, error: Exception) -> bool:
-        """User code failed: end the step, unless the cause is given up; return whether it goes on."""
+        """End the step in which user code failed, unless the cause is given up; return whether it goes on."""
         outcome = self.outcome
         if self.view.shares:
             outcome.failed = True

@@ -17,7 +17,7 @@ from headrace.api.time import MIN_TIME
 
 
 def fingerprint(record_id: str) -> int:
-    """A number for an id, equal in every process and under every PYTHONHASHSEED."""
+    """Return a number for an id, equal in every process and under every PYTHONHASHSEED."""
     return crc32(record_id.encode())
 
 
@@ -171,5 +171,5 @@ class SeenFilter:
         assert self._room <= most, f"a filter for {self._room} ids knows {self._taken}"
 
     def __len__(self) -> int:
-        """How many ids it stands for, at most."""
+        """Return how many ids it stands for, at most."""
         return sum([len(generation.prints) for generation in self._generations])

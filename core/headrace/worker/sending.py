@@ -60,7 +60,7 @@ class Sending:
         return holder
 
     def settle(self, holder: Holder, production: Production) -> None:
-        """A production has arrived for good."""
+        """Forget a production that was ACKed."""
         self._accounts.remove_production(holder, production)
         self.pending -= 1
 
@@ -70,12 +70,12 @@ class Sending:
         return known is not None and any(holder.durable for holder in known.holder.all())
 
     def holder_of(self, production: Production, step: KeyStep) -> Holder | None:
-        """The holder that a step waits for a production with, if it does."""
+        """Return the holder with which a step waits for a production, if it does."""
         known = self._shared.outbox.find(production.consumer, production.record_id)
         return None if known is None else known.holder.of(step)
 
     def unacked(self, step: KeyStep) -> tuple[Production, ...]:
-        """The productions that a step waits for."""
+        """Return the productions that a step waits for."""
         find = self._shared.outbox.find
         pending = [find(production.consumer, production.record_id) for production in step.outcome.productions]
         return tuple(
@@ -89,7 +89,7 @@ class Sending:
                 yield known.production.record_id, known.production.consumer
 
     def stop(self) -> None:
-        """The assignment has ended: whoever owns the interval next sends what was checkpointed."""
+        """Stop sending: whoever owns the interval next sends what was checkpointed."""
         outbox = self._shared.outbox
         for known in list(outbox):
             others = [holder for holder in known.holder.all() if holder.sequencer != self._sequencer]

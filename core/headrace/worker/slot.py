@@ -75,7 +75,7 @@ class KeySlot(msgspec.Struct, eq=False, gc=False):
         return not (self.busy or self.queue or self.due or self.timers or self.hold != MAX_TIME)
 
     def next_boundary(self) -> int:
-        """When its next watermark timer is due, event time in microseconds; `MAX_TIME`: it has none."""
+        """Return when its next watermark timer is due, event time in microseconds; `MAX_TIME`: it has none."""
         if not self.timers:
             return MAX_TIME
         timers = [live.timer for live in self.timers.values()]

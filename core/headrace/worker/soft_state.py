@@ -123,7 +123,7 @@ class SoftState:
                 row.seen = kept or NO_IDS
 
     def clear(self) -> None:
-        """The assignment has ended: what is not durable does not count (6.2)."""
+        """Forget all at the end of the assignment: what is not durable does not count (6.2)."""
         for slot in self.slots.values():
             if slot.row is not None:
                 self.shared.cache.drop(slot)
@@ -186,7 +186,7 @@ class SoftState:
     # Watermarks and timers (4.5, 4.6, 7.2)
 
     def advance(self, now: int, low_watermark: int, timer_watermark: int, horizon: int) -> None:
-        """The worker knows more of the senders' progress. Values only rise."""
+        """Take in what the worker now knows of the senders' progress. Values only rise."""
         known = self.low_watermark, self.timer_watermark, self.horizon
         if known == (low_watermark, timer_watermark, horizon):
             return
@@ -200,7 +200,7 @@ class SoftState:
             self.mark_due(now)
 
     def fire_wall_timers(self, now: int) -> None:
-        """The worker's clock has moved on."""
+        """Let the keys run whose wall timers are due."""
         if self.timers.next_due() <= now:
             self.mark_due(now)
 
@@ -220,7 +220,7 @@ class SoftState:
                     self.ready.append(slot)
 
     def set_clock_back(self, now: int) -> None:
-        """The worker's clock was put back: no timer is forgotten. The worker then asks to be woken for what waits.
+        """Forget no timer when the worker's clock is put back; the worker then asks to be woken for what waits.
 
         A key whose wall timer was due has left the queue, and runs perhaps after its row was read: then the timer is not due.
         """
@@ -235,7 +235,7 @@ class SoftState:
             self.timers.add(key, timer)
 
     def queued_timers(self) -> list[tuple[str, str]]:
-        """Key and tag of each pending timer that the queue knows of, or that has left it to be looked at."""
+        """List key and tag of each pending timer that the queue knows of, or that has left it to be looked at."""
         entries = self.timers.entries()
         return [
             (key, live.timer.tag)

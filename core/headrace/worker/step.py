@@ -51,7 +51,7 @@ class KeyStep(msgspec.Struct, eq=False):
             raise AssertionError(f"a step cannot take {input_.name} in {self.state.name}") from None
 
     def delta(self, *, remember: bool) -> RowDelta:
-        """All of it as one delta; ``remember``: with the ids of its records (exactly-once)."""
+        """Return all of it as one delta; ``remember``: with the ids of its records (exactly-once)."""
         outcome = self.outcome
         changes = outcome.changes
         set_timers: tuple[StoredTimer, ...] = ()
@@ -95,11 +95,11 @@ class Holder(msgspec.Struct, eq=False):
     other: "Holder | None" = None
 
     def all(self) -> list["Holder"]:
-        """This one, and the others behind it."""
+        """Return this one, and the others behind it."""
         return [self, *([] if self.other is None else self.other.all())]
 
     def of(self, step: KeyStep) -> "Holder | None":
-        """The one that this step waits with, if it does."""
+        """Return the one that this step waits with, if it does."""
         return next((holder for holder in self.all() if holder.step is step), None)
 
 

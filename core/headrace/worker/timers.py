@@ -28,11 +28,11 @@ class TimerQueue:
         self.wall: list[tuple[int, str]] = []
 
     def add(self, key: str, timer: StoredTimer) -> None:
-        """A timer was set."""
+        """Queue a timer that was set."""
         heappush(self._watermark if timer.clock is Clock.WATERMARK else self.wall, (timer.due, key))
 
     def entries(self) -> dict[Clock, frozenset[tuple[int, str]]]:
-        """When which key will be looked at, by clock."""
+        """Return when which key will be looked at, by clock."""
         return {Clock.WATERMARK: frozenset(self._watermark), Clock.WALL: frozenset(self.wall)}
 
     def due_keys(self, watermark: int, now: int) -> list[str]:
@@ -44,7 +44,7 @@ class TimerQueue:
         return keys
 
     def next_due(self) -> int:
-        """When the next wall timer may be due, microseconds; `MAX_TIME`: there is none."""
+        """Return when the next wall timer may be due, microseconds; `MAX_TIME`: there is none."""
         return self.wall[0][0] if self.wall else MAX_TIME
 
 

@@ -357,7 +357,7 @@ class Worker:
             self._heartbeat()
 
     def _take_up(self, assignments: Iterable[m.Assignment]) -> None:
-        """Own what is new, and go by the version of the table in what is owned already."""
+        """Begin to own what is new, and go by the version of the table in what is owned already."""
         specs: dict[str, Deployed] = {}
         for assignment in assignments:
             sequencer, name = assignment.sequencer, assignment.computation
@@ -395,13 +395,13 @@ class Worker:
     # Watermarks (7.2)
 
     def _senders(self, computation: str) -> tuple[str, ...]:
-        """Who may output to a computation: by the version in force, and by those that are retiring."""
+        """Return who may output to a computation: by the version in force, and by those that are retiring."""
         if computation not in self._senders_of:
             self._senders_of[computation] = self._find_senders(computation)
         return self._senders_of[computation]
 
     def _find_senders(self, computation: str) -> tuple[str, ...]:
-        """Its senders by its own pipeline version; and of other versions those that retire, or join.
+        """Find its senders by its own pipeline version, and of other versions those that retire or join.
 
         Choice: in the place of a sender that has left stand those that fed it. So a retiring computation whose senders have
         all left still goes no further than what is upstream, and can come back.
@@ -457,7 +457,7 @@ class Worker:
         interval.soft.advance(now, low, timer, horizon)
 
     def _input_of(self, name: str, where: Deployed) -> tuple[int, int, int]:
-        """(low watermark, what timers follow, horizon) of a computation's input: minima over its senders (7.2)."""
+        """Return (low watermark, what timers follow, horizon) of a computation's input: minima over its senders (7.2)."""
         nothing = m.Progress()
         senders = [self._progress.get(sender, nothing) for sender in self._senders(name)]
         least = self._rules.input_watermark
@@ -517,7 +517,7 @@ class Worker:
         self._shared.effects.extend([Send(to, message) for to in self._masters])
 
     def _owing(self) -> tuple[tuple[str, int], ...]:
-        """What it has yet to deliver to retiring computations: sent and not ACKed, or still to be committed."""
+        """Count what it has yet to deliver to retiring computations: sent and not ACKed, or still to be committed."""
         retiring = self._table.retiring
         if not retiring:
             return ()

@@ -56,7 +56,7 @@ class InjectorLog:
         return [entry.event for entry in self._entries[begin:end]]
 
     def next_at(self) -> int | None:
-        """When the reader's next event appears, true time in microseconds; ``None``: never, or there is no reader."""
+        """Return when the reader's next event appears, true time in microseconds; ``None``: never, or there is no reader."""
         if self._reader is None or self._reader >= len(self._entries):
             return None
         return self._entries[self._reader].at_us

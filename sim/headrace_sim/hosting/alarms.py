@@ -47,7 +47,7 @@ class Alarms:
         kernel.call_later(delay_us + self._lag_us(), self._wake, (node, node.incarnation, at_us, cause))
 
     def is_alarm(self, event: HeapEvent) -> bool:
-        """Whether a pending event is one of these alarms."""
+        """Return whether a pending event is one of these alarms."""
         return isinstance(event, ScheduledCall) and event.function == self._wake
 
     def _wake(self, alarm: _Alarm, *, came: bool = False) -> None:

@@ -51,7 +51,7 @@ class StepObserver(Protocol):
         ...
 
     def tell(self, on_step: OnStep) -> None:
-        """From now on watch every step, and report each one before any fault begins at it."""
+        """Watch every step from now on, and report each one before any fault begins at it."""
         ...
 
     def forget(self) -> None:

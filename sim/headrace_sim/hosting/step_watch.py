@@ -76,7 +76,7 @@ class StepWatch:
         self.receiving = _looked_for(planned, Does.RECEIVES) or self._ever
 
     def tell(self, on_step: OnStep) -> None:
-        """From now on watch every step, and report each before any fault begins at it."""
+        """Watch every step from now on, and report each before any fault begins at it."""
         self._on_step = on_step
         self._ever = self.sending = self.receiving = dict.fromkeys(self._host.nodes, _ALL)
 
