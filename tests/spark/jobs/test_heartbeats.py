@@ -17,7 +17,7 @@ from headrace.spark.jobs.attach import check_followed
 from headrace.spark.jobs.deploy import _check_idle
 from headrace.spark.jobs.heartbeats import Heartbeats, InputWatermark, metric_of
 from headrace.spark.runtime.event_time import END_MS
-from headrace.spark.sources.told_heartbeats import HeartbeatReader
+from headrace.spark.sources.driver_file import heartbeat_reader
 
 
 class Inputs:
@@ -31,7 +31,9 @@ class Inputs:
             "c": InputWatermark(),
         }
         self.idle = Heartbeats(inputs, None, lambda: self.now_us)
-        self.readers = {name: HeartbeatReader(name, self.idle.told_path) for name in inputs}
+        self.readers = {
+            name: heartbeat_reader({"injector": name, "path": self.idle.file.path}) for name in inputs
+        }
         self.offsets = {name: reader.initialOffset() for name, reader in self.readers.items()}
         self.batch = 0
 
@@ -103,7 +105,7 @@ class Topic:
         self.now_us, self.batch = 0, 0
         inputs = {"topic": InputWatermark(timeout_us=timeout_us, processes=3)}
         self.heartbeats = Heartbeats(inputs, place / "inputs.json", lambda: self.now_us)
-        self.reader = HeartbeatReader("topic", self.heartbeats.told_path)
+        self.reader = heartbeat_reader({"injector": "topic", "path": self.heartbeats.file.path})
         self.low = self.reader.initialOffset()
 
     def look(self, at_us: int, **lows: int) -> int:

@@ -32,7 +32,7 @@ from headrace.spark.jobs.deployment_settings import read_shape
 from headrace.spark.jobs.driven_clock import DrivenClock
 from headrace.spark.jobs.migration import is_at_rest
 from headrace.spark.runtime.hadoop import files_in, job_directory
-from headrace.spark.sources.job_clock import Looks
+from headrace.spark.sources.job_clock import JobClock
 from headrace_properties.reference import run_reference
 from headrace_scenarios import zeitgeist
 from headrace_scenarios.chaos.object_store import ObjectStore
@@ -152,13 +152,13 @@ def test_who_holds_the_watermark_back_says_so_anew_when_all_are_woken(*, fused: 
 def test_records_that_wait_for_the_slowest_move_with_their_keys(*, fused: bool) -> None:
     pipeline, feed = ahead()
     running, clock = query(pipeline, intervals=2, fused=fused), DrivenClock(SECOND, pipeline)
-    looks, entries, quiet = Looks(clock.clock), list(feed.entries), 0
+    looks, entries, quiet = JobClock(clock.clock), list(feed.entries), 0
     waiting = list[int]()
     while quiet < 2:
         if len(entries) == len(feed.entries) - 40:
             running.batch()
             running.migrate(3)
-        slowest, before = looks.told().slowest, len(running.tallies)
+        slowest, before = looks.note().slowest, len(running.tallies)
         is_told = slowest > running.slowest
         quiet = 0 if entries or is_told else quiet + 1
         running.slowest = max(slowest, running.slowest)

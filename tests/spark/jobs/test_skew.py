@@ -24,7 +24,7 @@ from headrace.spark.jobs.deployment_settings import Shape
 from headrace.spark.jobs.driven_clock import DrivenClock
 from headrace.spark.jobs.migration import needs_migration
 from headrace.spark.jobs.recorded_input import Landing, landed
-from headrace.spark.sources.job_clock import Looks
+from headrace.spark.sources.job_clock import JobClock
 from headrace_properties.checkers import judge
 from headrace_properties.reference import Emitted, run_reference
 from headrace_properties.verdict import Holds, Violated
@@ -55,9 +55,9 @@ def ahead(skew_limit_us: int | None = LIMIT_US, count: int = 30) -> tuple[Pipeli
 def drive(pipeline: Pipeline, feed: Feed, size: int, *, history: bool = False, fused: bool = False) -> Query:
     """Feed it in micro-batches of this size, with the clock of the driver, until nothing more is let in."""
     running, clock = query(pipeline, history=history, fused=fused), DrivenClock(SECOND, pipeline)
-    looks, entries, quiet = Looks(clock.clock), list(feed.entries), 0
+    looks, entries, quiet = JobClock(clock.clock), list(feed.entries), 0
     while quiet < 2:  # the second one has the watermark of the first
-        slowest, before = looks.told().slowest, len(running.tallies)
+        slowest, before = looks.note().slowest, len(running.tallies)
         is_told = slowest > running.slowest
         quiet = 0 if entries or is_told else quiet + 1
         running.slowest = max(slowest, running.slowest)

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from headrace import SECOND, Computation, Context, OptionsError, Pipeline, Record, Timer
 from headrace.spark import Input, deploy
 from headrace.spark.jobs.driven_clock import DrivenClock
-from headrace.spark.sources.job_clock import ClockReader, WallTimerCheck
+from headrace.spark.sources.job_clock import WallTimerCheck, clock_reader
 from headrace_sim import FeedBuilder
 from tests.spark.microbatches import Query, query
 
-NO_LIMIT = ClockReader(WallTimerCheck(1)).getDefaultReadLimit()
+NO_LIMIT = ReadAllAvailable()
 
 
 class Times:
@@ -53,7 +54,7 @@ class Source:
     """A clock as Spark asks it: offsets, and the ticks between them."""
 
     def __init__(self, clock: WallTimerCheck) -> None:
-        self.reader = ClockReader(clock)
+        self.reader = clock_reader(clock)
         self.offset = self.reader.initialOffset()
 
     def ticks(self) -> bool:

@@ -5,19 +5,16 @@ when it has advanced by half of the skew limit. So in the long run a record with
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from threading import Lock
 from typing import Any
 from uuid import uuid4
-
-import msgspec
 
 from headrace.api.pipeline import Pipeline
 from headrace.spark.hosting.layout import limits_of
 from headrace.spark.hosting.parcels import Tally
 from headrace.spark.hosting.progress_board import Board
 from headrace.spark.jobs.running_query import Progress
-from headrace.spark.runtime.job_files import replace_file, scratch
-from headrace.spark.sources.job_clock import ASKED, ClockFile, WallTimerCheck, encode_told
+from headrace.spark.sources.driver_file import DriverFile
+from headrace.spark.sources.job_clock import ASKED, WallTimerCheck
 
 
 class DrivenClock:
@@ -37,26 +34,24 @@ class DrivenClock:
         self._limit_us = min(limits_of(pipeline).values()) if pipeline is not None else 0
         self.is_releasing = False
         self._board = Board()  # for this start only: tallies of an earlier one may be of another state
-        self._path = scratch() / f"clock-{uuid4().hex}.json"
-        self._lock = Lock()
-        self._told = ClockFile(None)
-        self.clock = WallTimerCheck(every_us, str(self._path))
+        self._file = DriverFile()
+        self.clock = WallTimerCheck(every_us, self._file.path)
 
     def take(self, tallies: Iterable[Tally]) -> None:
         """Learn from a micro-batch's tallies when the next wall timer is due, and how far the slowest computation is."""
         self._board.take(tallies)
-        self._write(due_us=self._board.wall_due())
+        self._file.write(due_us=self._board.wall_due())
         if self._pipeline is not None:
             slowest, enters_at = self._board.slowest(self._pipeline), self._board.enters_at()
-            told = self._told.slowest
-            self.is_releasing = enters_at is not None and told < enters_at <= slowest
-            if self.is_releasing or slowest - told >= max(1, self._limit_us // 2):
-                self._write(slowest=slowest)
+            known = self._file.note.slowest
+            self.is_releasing = enters_at is not None and known < enters_at <= slowest
+            if self.is_releasing or slowest - known >= max(1, self._limit_us // 2):
+                self._file.write(slowest=slowest)
 
     def ask(self) -> str:
         """Request a tick; return the value of `ASKED` in the offsets of its micro-batch and of those that follow."""
         asked = uuid4().hex
-        self._write(asked=asked)
+        self._file.write(asked=asked)
         return asked
 
     def settle(self, await_progress: Callable[[Callable[[Progress], bool]], Progress]) -> None:
@@ -69,13 +64,6 @@ class DrivenClock:
         await_progress(_asked(self.ask()))
         while _has_news(await_progress(_asked(self.ask()))) or self.is_releasing:
             pass
-
-    def _write(self, **changes: Any) -> None:
-        with self._lock:
-            told = msgspec.structs.replace(self._told, **changes)
-            if told != self._told:
-                replace_file(self._path, encode_told(told))
-                self._told = told
 
 
 def _asked(tick: str) -> Callable[[Progress], bool]:

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 from pyspark.sql import Column, DataFrame
@@ -30,9 +29,8 @@ from headrace.rules import RULES
 from headrace.spark.hosting.parcel_injection import UNPARSED
 from headrace.spark.runtime.event_time import END_MS
 from headrace.spark.runtime.hadoop import Place, write
-from headrace.spark.runtime.job_files import replace_file, scratch
+from headrace.spark.sources.driver_file import DriverFile, read_heartbeats
 from headrace.spark.sources.schema import WATERMARK_COLUMN
-from headrace.spark.sources.told_heartbeats import read_heartbeats
 
 PROCESS_COLUMN = "_process"
 """Of the rows of an input of several processes: the number of the process."""
@@ -81,6 +79,9 @@ class Heartbeats:
         inputs: by injector, how its low watermark is known.
         path: a file that keeps what has been reached for the next start of the job; ``None``: it is not kept.
         clock_us: the driver's clock, microseconds.
+
+    Attributes:
+        file: what the sources read.
     """
 
     def __init__(
@@ -90,9 +91,8 @@ class Heartbeats:
         clock_us: Callable[[], int] = lambda: time.monotonic_ns() // 1_000,
     ) -> None:
         self._inputs, self._path, self._clock_us = dict(inputs), path, clock_us
-        self.told_path = scratch() / f"heartbeats-{uuid4().hex}.json"
+        self.file = DriverFile()
         self._lock = threading.Lock()
-        self._told: dict[str, int] = {}
         self.begin()
 
     def begin(self) -> None:
@@ -116,7 +116,7 @@ class Heartbeats:
             return prepared
         low = F.timestamp_micros(F.col("low") + told.delay_us)
         columns = {"injector": F.lit(injector), WATERMARK_COLUMN: low}
-        heartbeats = read_heartbeats(prepared.sparkSession, injector, self.told_path)
+        heartbeats = read_heartbeats(prepared.sparkSession, injector, self.file.path)
         return prepared.unionByName(shaped_like(prepared, heartbeats, columns))
 
     def follow(self, query: StreamingQuery) -> None:
@@ -142,10 +142,9 @@ class Heartbeats:
             if progress is not None and progress["batchId"] != self._batch:
                 self._batch = progress["batchId"]
                 self._take(progress["observedMetrics"])
-            told = {name: low for name, low in self._lows().items() if low > self._told.get(name, MIN_TIME)}
-            if told:
-                self._told |= told
-                replace_file(self.told_path, msgspec.json.encode(self._told))
+            known = self.file.note.lows
+            lows = {name: low for name, low in self._lows().items() if low > known.get(name, MIN_TIME)}
+            self.file.write(lows=known | lows)
 
     def _take(self, metrics: Mapping[str, Any]) -> None:
         before = self._reached()
