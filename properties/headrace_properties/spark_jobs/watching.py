@@ -69,12 +69,13 @@ _outsides: dict[tuple[int, ...], OutsideState] = {}
 
 def outside_of(job: SparkJob) -> OutsideState:
     """Return what the code of a job can reach outside state, as it was when this was called first."""
-    handlers = tuple(_handlers(job))
+    handlers = tuple(handlers_of(job))
     key = tuple(map(id, handlers))
     return _outsides.get(key) or _outsides.setdefault(key, OutsideState(handlers))
 
 
-def _handlers(job: SparkJob) -> Iterator[Any]:
+def handlers_of(job: SparkJob) -> Iterator[Any]:
+    """Yield the processors and functions in Python that a job runs."""
     for step in job.working:
         match step:
             case TransformWithState(processor=WatchedProcessor() as watched):

@@ -10,6 +10,7 @@ Rules of this file:
 """
 
 import functools
+import inspect
 import itertools
 import os
 from collections import deque
@@ -162,7 +163,7 @@ class _Walk:
             yield from ((each, name) for each in (thing.fget, thing.fset) if each is not None)
         elif isinstance(thing, functools.partial):
             yield from ((thing.func, name), (list(thing.args), name), (thing.keywords, name))
-        elif hasattr(thing, "cache_clear") and hasattr(thing, "cache_info"):
+        elif _is_cache(thing):
             self._note(f"the cache of {getattr(thing, '__name__', name)}", thing, _cached, _forget)
             yield from [(thing.__wrapped__, name)] if hasattr(thing, "__wrapped__") else []
         else:
@@ -318,6 +319,11 @@ def _set_cell(cell: CellType, value: list[Any]) -> None:
         del cell.cell_contents
     else:
         cell.cell_contents = value[0]
+
+
+def _is_cache(thing: object) -> bool:
+    """Whether it is a function with ``functools.cache``. A DataFrame or a mock answers to every name, and is asked for none."""
+    return all(inspect.getattr_static(thing, name, None) is not None for name in ("cache_clear", "cache_info"))
 
 
 def _cached(function: Any) -> int:

@@ -27,27 +27,33 @@ _ROWS_EACH = 4
 """Choice: the least number of rows of each of several sources."""
 _TURNS = (0, 0, 1, 0, 1, 2)
 """Choice: which key each row has, so that keys repeat within batches and across them."""
+_BUSY_TURNS = (0, 0, 1, 0, 0, 2)
+"""Choice: the same where code waits for a number of rows of one key."""
 
 
-def batches_for(hints: Hints, seed: int, *, with_state: bool = False) -> list[list[tuple[Any, ...]]]:
+def batches_for(
+    hints: Hints, seed: int, *, with_state: bool = False, waited_for: int = 0
+) -> list[list[tuple[Any, ...]]]:
     """Return rows of a few micro-batches. Each filter is passed by one and failed by another, and each branch is taken.
 
     Keys repeat with other values, in their batch and in later ones, and a last row has the values of the first one. With several
     sources, a row has a struct for one of them, and nulls for the others. ``seed``: the rows follow from it. ``with_state``:
-    whether they are for a job that keeps state. Raise `UndrawableError` if a schema has a type that cannot be drawn.
+    whether they are for a job that keeps state. ``waited_for``: one key has more rows than this. Raise `UndrawableError` if a
+    schema has a type that cannot be drawn.
     """
     sources = list(hints.rows.values())
     least = BATCHES * (ROWS_WITH_STATE if with_state else ROWS)
-    wanted = max(_ROWS_EACH, -(-least // len(sources)))
+    wanted = max(_ROWS_EACH, -(-least // len(sources))) + waited_for
     chances = [random.Random(f"{seed}/goals/{place}") for place in range(len(sources))]
     met = [Aims(hints, *each, START).rows(wanted - 1) for each in zip(sources, chances, strict=True)]
     rows = -(-len(sources) * max(wanted, *(len(known) + 2 for known, _ in met)) // BATCHES)
     times = _times(hints, seed, rows, with_state=with_state)
     first_key = random.Random(f"{seed}/keys").randrange(len(KEYS))
+    turns = _BUSY_TURNS if waited_for else _TURNS
     drawn = []
     for place, source in enumerate(sources):
         chance, count = random.Random(f"{seed}/values/{place}"), len(times[place :: len(sources)])
-        drawn.append(_values(hints, source, met[place], chance, count, first_key))
+        drawn.append(_values(hints, source, met[place], chance, count, first_key, turns))
     made, counts = [], [0] * len(sources)
     for number, at in enumerate(times):
         place, turn = number % len(sources), number // len(sources)
@@ -102,6 +108,7 @@ def _values(
     chance: random.Random,
     count: int,
     first_key: int,
+    turns: tuple[int, ...],
 ) -> list[Known]:
     """Return the values of the rows of a source: those that meet its goals, and more of those that pass its filters."""
     needed, passing = met
@@ -114,7 +121,7 @@ def _values(
             del known[name]
         for leaf in leaves:
             if _is_key(leaf):
-                known.setdefault(leaf.name, _key(leaf, first_key + _TURNS[number % len(_TURNS)]))
+                known.setdefault(leaf.name, _key(leaf, first_key + turns[number % len(turns)]))
             elif leaf.name not in known:
                 known[leaf.name] = _usual(leaf, chance)
         values.append(known)
@@ -131,6 +138,8 @@ def _is_free(slot: InputSlot, value: Any) -> bool:
     """Return whether something else says what a value is: the number or the time of its row, or nothing but that it is there."""
     if slot.counted is not None and not isinstance(slot.kind, t.StringType):
         return True
+    if isinstance(slot.kind, t.BooleanType):
+        return False
     return Use.EVENT_TIME in slot.uses or (value is not None and Use.COMPARED not in slot.uses)
 
 

@@ -27,13 +27,16 @@ _AGAIN = 0.25
 """Choice: the share of rows that have the values of an earlier one, but for times."""
 
 
-def drawn_batches(schema: Schema, seed: int, *, with_state: bool = False) -> list[list[tuple[Any, ...]]]:
+def drawn_batches(
+    schema: Schema, seed: int, *, with_state: bool = False, waited_for: int = 0
+) -> list[list[tuple[Any, ...]]]:
     """Return rows of a few micro-batches. Keys repeat, time advances from row to row, and nothing is null.
 
-    ``seed``: they follow from it. ``with_state``: whether they are for a job that keeps state. Raise `UndrawableError` if the
-    schema has a type that cannot be drawn.
+    ``seed``: they follow from it. ``with_state``: whether they are for a job that keeps state. ``waited_for``: one row comes more
+    often than this. Raise `UndrawableError` if the schema has a type that cannot be drawn.
     """
-    rows = ROWS_WITH_STATE if with_state else ROWS
+    more = -(-2 * waited_for // BATCHES)
+    rows = (ROWS_WITH_STATE if with_state else ROWS) + more
     chance, again = random.Random(seed), random.Random(f"{seed}/again")
     drawn: list[tuple[Any, ...]] = []
     for number, at in enumerate(times := drawn_times(seed, rows, with_state=with_state), 1):
@@ -43,6 +46,8 @@ def drawn_batches(schema: Schema, seed: int, *, with_state: bool = False) -> lis
             times
         ):  # else a sink that remembers rows in memory may never see one again
             is_repeated, row = False, _at_times_of(row, again.choice(drawn[:-1]))
+        if waited_for and number % 3:
+            is_repeated, row = False, _at_times_of(row, drawn[0] if drawn else row)
         drawn.append(_at_times_of(row, again.choice(drawn)) if is_repeated else row)
     return in_batches(drawn, rows, with_state=with_state)
 

@@ -10,6 +10,8 @@ from headrace_properties.spark_jobs.feeds.drawing import batches_for, one_of
 from headrace_properties.spark_jobs.feeds.drawn_rows import BATCHES, drawn_batches
 from headrace_properties.spark_jobs.feeds.query_plans import SinkPlans, read_hints
 from headrace_properties.spark_jobs.feeds.samples import SampleFile, own_files, rows_of
+from headrace_properties.spark_jobs.feeds.thresholds import rows_waited_for
+from headrace_properties.spark_jobs.watching import handlers_of
 from headrace_sim.spark.spark_job import SparkJob, StreamJoin, StreamSource, Union
 
 _Rows = list[tuple[Any, ...]]
@@ -43,14 +45,16 @@ def feed_of(
     named = _named(sources, samples)
     files = {source.name: own for source in sources if (own := named.get(source.name) or own_files(source))}
     with_state = bool(job.stateful)
+    waited_for = rows_waited_for(handlers_of(job)) if with_state else 0
     of_streams = bool(job.steps) and isinstance(job.steps[0], Union | StreamJoin)
     with_itself = of_streams and len(sources) == 1
     if files:
         others = batches_for(hints, seed, with_state=with_state) if len(files) < len(sources) else []
         return _as_stream(_of_files(hints.rows, files, others), with_itself=with_itself)
     if hints.tell:
-        return _as_stream(batches_for(hints, seed, with_state=with_state), with_itself=with_itself)
-    drawn = drawn_batches(job.input, seed, with_state=with_state)
+        drawn = batches_for(hints, seed, with_state=with_state, waited_for=waited_for)
+        return _as_stream(drawn, with_itself=with_itself)
+    drawn = drawn_batches(job.input, seed, with_state=with_state, waited_for=waited_for)
     if not of_streams:
         return drawn
     dealt = [
