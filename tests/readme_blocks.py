@@ -30,8 +30,6 @@ IMAGES = DOCS / "img"
 NOT_RUN = {
     "make demo": "makes a virtual environment and takes minutes; CI's fresh clone and the commands below cover what it runs",
     "make test": "would run this test again, within itself",
-    "pip install headrace": "would install from the network",
-    "pip install 'headrace[spark]'": "as above",
 }
 """The only commands of all pages that are not run, with the reason."""
 

@@ -103,17 +103,39 @@ def test_the_first_pipeline_is_short_and_so_is_its_property_test() -> None:
     assert lines("test_views.py") <= 5
 
 
-def needs_spark(command: Command) -> bool:
-    """Those that do stand by themselves: they use what is written on the page, and nothing that another one leaves."""
-    return "spark" in command.shell
+PREPARES = re.compile(r"(?:mkdir|echo|cp) ")
+SAVED = re.compile(r"--save (\w+)|(\w+)\.py\b")
+NAMED = re.compile(r"\b(\w+)(?:\.py\b|\.json\b|:\w)|^(?:from|import) (\w+)", re.MULTILINE)
+OF_SPARK = re.compile(r"^(?:from|import) (?:pyspark|headrace\.spark|headrace_sim\.spark)\b", re.MULTILINE)
+
+
+def on_spark(page: Path) -> list[tuple[Command, set[bool]]]:
+    """The commands of a page, each with whether it is run among those that need PySpark, among the others, or both.
+
+    It needs PySpark if it says so, or names a file that imports it or that names such a file, or what such a command saved.
+    """
+
+    def named(text: str, expression: re.Pattern[str]) -> set[str]:
+        return {name for names in expression.findall(text) for name in names if name}
+
+    sources = {Path(name).stem: source for name, source in files(page.read_text()).items()}
+    needing = {name for name, source in sources.items() if OF_SPARK.search(source)}
+    for _ in sources:
+        needing |= {name for name, source in sources.items() if needing & named(source, NAMED)}
+    marked = []
+    for command in commands_of(page):
+        needs = "spark" in command.shell or bool(needing & named(command.shell, NAMED))
+        needing |= named(command.shell, SAVED) if needs else set()
+        marked.append((command, {True, False} if PREPARES.match(command.shell) else {needs}))
+    return marked
 
 
 BY_NIGHT = ("symptoms.md",)
 """It runs twenty jobs under every failure."""
 
-BY_DAY = ("README.md", "spark-jobs.md")
+BY_DAY = ("README.md", "spark-sinks.md", "spark-stateful.md")
 """Each of the other pages takes more than half a minute on Spark."""
-ON_SPARK = [page for page in PAGES if any(map(needs_spark, commands_of(page)))]
+ON_SPARK = [page for page in PAGES if any(needs == {True} for _, needs in on_spark(page))]
 
 
 def check(command: Command, folder: Path) -> None:
@@ -142,8 +164,8 @@ def test_each_command_runs_and_prints_what_the_page_says(page: Path, tmp_path: P
     """In order, as a reader types them: one saves the file that the next one replays. Numbers may always differ."""
     text = page.read_text()
     reader_of(text, tmp_path)
-    for command in commands_of(page):
-        if not needs_spark(command):
+    for command, needs in on_spark(page):
+        if False in needs:
             check(command, tmp_path)
 
 
@@ -158,13 +180,13 @@ def test_each_command_runs_and_prints_what_the_page_says(page: Path, tmp_path: P
 )
 def test_each_command_on_spark_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
     reader_of(page.read_text(), tmp_path)
-    for command in commands_of(page):
-        if needs_spark(command):
+    for command, needs in on_spark(page):
+        if True in needs:
             check(command, tmp_path)
 
 
 def test_commands_on_spark_are_among_them() -> None:
-    assert {"README.md", "spark-jobs.md", "zeitgeist.md"} <= {page.name for page in ON_SPARK}
+    assert {"README.md", "spark-sinks.md", "spark-job.md", "zeitgeist.md"} <= {page.name for page in ON_SPARK}
 
 
 @pytest.mark.parametrize(

@@ -323,7 +323,9 @@ def _set_cell(cell: CellType, value: list[Any]) -> None:
 
 def _is_cache(thing: object) -> bool:
     """Whether it is a function with ``functools.cache``. A DataFrame or a mock answers to every name, and is asked for none."""
-    return all(inspect.getattr_static(thing, name, None) is not None for name in ("cache_clear", "cache_info"))
+    return all(
+        inspect.getattr_static(thing, name, None) is not None for name in ("cache_clear", "cache_info")
+    )
 
 
 def _cached(function: Any) -> int:

@@ -59,7 +59,7 @@ def by_name(rows: list[int]) -> bool:
 
 
 def beyond(n: int) -> bool:
-    return MOST < n or n > 400 or n == 1 or n < -3
+    return n > MOST or n > 400 or n == 1 or n < -3
 
 
 def in_turns(n: int) -> bool:

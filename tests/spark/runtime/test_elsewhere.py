@@ -16,7 +16,7 @@ from headrace import Computation, Pipeline
 from headrace.spark import Input, SparkHostError, deploy
 from headrace.spark.io_errors import SinkError
 from headrace.spark.runtime.spark_session import process_environment, query_of
-from tests.readme_blocks import README, ROOT, files
+from tests.readme_blocks import DOCS, ROOT, files
 
 ON_CONNECT = """
 import sys
@@ -106,17 +106,17 @@ def test_a_sink_says_that_spark_connect_does_not_name_the_query() -> None:
 
 @pytest.mark.slow
 @pytest.mark.nightly
-def test_the_readmes_script_runs_under_spark_submit_on_an_executor_of_its_own_without_a_java_on_the_machine(
+def test_the_pages_script_runs_under_spark_submit_on_an_executor_of_its_own_without_a_java_on_the_machine(
     tmp_path: Path, path_without_java: str
 ) -> None:
-    for name, source in files(README.read_text()).items():
+    for name, source in files((DOCS / "how-to" / "spark-job.md").read_text()).items():
         (tmp_path / name).write_text(source)
     events = tmp_path / "events"
     events.mkdir()
     command = [sys.executable, "-m", "headrace_cli", "job", "submit", "--master", "local-cluster[1,1,1024]"]
     for setting in ("enabled=true", f"dir={events.as_uri()}", "compress=false", "rolling.enabled=false"):
         command += ["--conf", f"spark.eventLog.{setting}"]
-    done = run([*command, "views_on_spark.py"], tmp_path, PATH=path_without_java, JAVA_HOME="")
+    done = run([*command, "visits_on_spark.py"], tmp_path, PATH=path_without_java, JAVA_HOME="")
     assert done.returncode == 0, done.stderr
     assert "|2026-01-01 12:00:01|home|    2|" in done.stdout
     (log,) = events.iterdir()
