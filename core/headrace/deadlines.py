@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from headrace.api.time import MAX_TIME
+from headrace.wire.effects import Effect, WakeAt
 
 QUIET_PERIODS = 8
 """What has not changed is said again after this many periods, because a message may have been lost."""
@@ -89,9 +90,12 @@ class Deadline:
 class Wakes:
     """The wakes that a process has asked its host for and that are still to come, by its own clock.
 
-    >>> wakes = Wakes()
-    >>> wakes.asks(500), wakes.asks(900), wakes.asks(200)
-    (True, False, True)
+    >>> effects: list[Effect] = []
+    >>> wakes = Wakes(effects)
+    >>> wakes.ask(500), wakes.ask(900), wakes.ask(200)
+    (None, None, None)
+    >>> effects
+    [WakeAt(at_us=500), WakeAt(at_us=200)]
     >>> wakes.came(now=210)
     >>> wakes.next_us
     500
@@ -100,30 +104,32 @@ class Wakes:
     comes when is known no more, only how many there are:
 
     >>> wakes.set_clock_back()
-    >>> wakes.asks(500)
-    True
+    >>> wakes.ask(500)
     >>> wakes.came(now=400)
     >>> wakes.next_us
     500
+
+    Args:
+        effects: where it asks.
 
     Attributes:
         next_us: when the next one comes, microseconds; `MAX_TIME`: none was asked for.
     """
 
-    __slots__ = ("_asked", "_late", "next_us")
+    __slots__ = ("_asked", "_effects", "_late", "next_us")
 
-    def __init__(self) -> None:
+    def __init__(self, effects: list[Effect]) -> None:
+        self._effects = effects
         self._asked: list[int] = []
         self._late = 0  # these come, too, and what they were asked for has been done
         self.next_us = MAX_TIME
 
-    def asks(self, due_us: int) -> bool:
-        """Note when something is due; return whether to ask the host, since no wake comes as early."""
-        if due_us >= self.next_us:
-            return False
-        heappush(self._asked, due_us)
-        self.next_us = due_us
-        return True
+    def ask(self, due_us: int) -> None:
+        """Ask the host for a wake when something is due, unless one comes as early."""
+        if due_us < self.next_us:
+            heappush(self._asked, due_us)
+            self.next_us = due_us
+            self._effects.append(WakeAt(due_us))
 
     def set_clock_back(self) -> None:
         """Expect what was asked for at any time, since the clock was put back; its asker asks anew for what is due."""

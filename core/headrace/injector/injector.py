@@ -54,7 +54,6 @@ from headrace.wire.effects import (
     SourceWatermark,
     Start,
     Wake,
-    WakeAt,
 )
 from headrace.wire.rows import Production
 
@@ -108,7 +107,7 @@ class Injector:
         self._options, self._record, self._rules = options, history.of(self.address), rules
         self._stamp = rules.stamp  # asked for with each record
         self._effects: list[Effect] = []
-        self._wakes = Wakes()
+        self._wakes = Wakes(self._effects)
         self._now = MIN_TIME
         self._incarnation = 0
         self._store = StoreClient(self._effects, options.store_timeout_us)
@@ -133,6 +132,7 @@ class Injector:
         self._has_news = False  # since it last journaled
         self._journal_due = Deadline(options.injector_journal_us)
         self._report_due = Deadline(options.report_period_us)
+        self._deadlines = (self._heartbeat_due, self._journal_due, self._report_due)
 
     @property
     def table(self) -> m.Table:
@@ -152,14 +152,8 @@ class Injector:
         was_put_back = now < self._now
         if was_put_back:
             self._wakes.set_clock_back()
-            for waiting in (
-                self._store,
-                self._outbox,
-                self._heartbeat_due,
-                self._journal_due,
-                self._report_due,
-            ):
-                waiting.set_clock_back(now)
+            for waiter in (self._store, self._outbox, *self._deadlines):
+                waiter.set_clock_back(now)
         self._now = now
         kind = type(event)
         if kind in _NEWS and not self._has_news:
@@ -447,8 +441,7 @@ class Injector:
                 needed_us = min(needed_us, self._journal_due.due_us)
             if self._has_unreported:
                 needed_us = min(needed_us, self._report_due.due_us)
-        if self._wakes.asks(needed_us):
-            self._effects.append(WakeAt(needed_us))
+        self._wakes.ask(needed_us)
 
     @property
     def unfinished(self) -> int:
@@ -481,7 +474,7 @@ class Injector:
             due_us += [self._journal_due.due_us] if self._has_news else []
             due_us += [self._report_due.due_us] if self._has_unreported else []
             assert self._wakes.next_us <= min(due_us), f"{self.address} would wake too late"
-            for deadline in (self._heartbeat_due, self._journal_due, self._report_due):
+            for deadline in self._deadlines:
                 deadline.check_invariants(self._now)
         for sent in self._outbox:
             left = sent.holder.left

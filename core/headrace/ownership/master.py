@@ -76,6 +76,7 @@ class Master(Replica):
         self._options = options
         self._members: dict[str, _Member] = {}
         self._balance_due = Deadline(options.balance_period_us)
+        self._waiters.append(self._balance_due)
         self._ticked_us = MIN_TIME
         self._forget()
 
@@ -123,11 +124,9 @@ class Master(Replica):
     def _set_clock_back(self, now: int) -> None:
         if now >= self._ticked_us:
             return  # not even behind its last wake: nothing waits for longer than for its next one
-        super()._set_clock_back(now)
-        self._balance_due.set_clock_back(now)
         self._ticked_us = now
         self._settle(now)
-        self._ask_to_wake(now)
+        super()._set_clock_back(now)
 
     def _next_turn(self, now: int) -> int:
         return now + self._options.heartbeat_period_us if self.is_active else MAX_TIME
@@ -361,7 +360,7 @@ class Master(Replica):
         """Assert what must hold between events."""
         super().check_invariants()
         turn_us = self._ticked_us + self._options.heartbeat_period_us if self.is_active else MAX_TIME
-        due_us = min(self._election.due_us, turn_us) if self._store.next_due() == MAX_TIME else turn_us
+        due_us = min(self._election.next_due(), turn_us) if self._store.next_due() == MAX_TIME else turn_us
         assert self._wakes.next_us <= max(due_us, self._now + 1), f"{self.address} would wake too late"
         assert self.is_active or (self._mint is None and self.table == m.Table() and not self._verbs)
         if self._mint:

@@ -143,9 +143,8 @@ class Election:
         if self.state in _WAITING and self._turn.is_due(now):
             self._step(now, ElectionInput.TURN)
 
-    @property
-    def due_us(self) -> int:
-        """When `tick` is next due, on this replica's clock; `MAX_TIME`: not before the store has answered."""
+    def next_due(self) -> int:
+        """Return when `tick` is next due, on this replica's clock; `MAX_TIME`: not before the store has answered."""
         return self._turn.due_us if self.state in _WAITING else MAX_TIME
 
     def set_clock_back(self, now: int) -> None:

@@ -11,13 +11,13 @@ from typing import ClassVar
 
 from headrace.api.options import EngineOptions
 from headrace.api.time import MIN_TIME
-from headrace.deadlines import Wakes
+from headrace.deadlines import ClockWaiter, Wakes
 from headrace.dispatch import Transition, undeclared
 from headrace.history import History, ProcessStarted
 from headrace.rules import Rules
 from headrace.store.client import StoreClient
 from headrace.store.election import Election, Standing
-from headrace.wire.effects import Effect, Event, Start, WakeAt
+from headrace.wire.effects import Effect, Event, Start
 from headrace.wire.messages import Claimed, Peeked, Refused, Renewed, Reply, Unavailable
 
 Transitions = Mapping[tuple[Standing, type], Transition[Standing]]
@@ -42,7 +42,8 @@ class Replica:
         self._effects: list[Effect] = []
         self._store = StoreClient(self._effects, options.store_timeout_us)
         self._election = Election(role, address, options, self._store, self._take_over, self._forget, rules)
-        self._wakes = Wakes()
+        self._waiters: list[ClockWaiter] = [self._store, self._election]
+        self._wakes = Wakes(self._effects)
         self._now = MIN_TIME
 
     @property
@@ -96,14 +97,13 @@ class Replica:
 
     def _set_clock_back(self, now: int) -> None:
         self._wakes.set_clock_back()
-        self._store.set_clock_back(now)
-        self._election.set_clock_back(now)
+        for waiter in self._waiters:
+            waiter.set_clock_back(now)
+        self._ask_to_wake(now)
 
     def _ask_to_wake(self, now: int) -> None:
-        due_us = min(self._election.due_us, self._store.next_due())
-        due_us = max(min(due_us, self._next_turn(now)), now + 1)
-        if self._wakes.asks(due_us):
-            self._effects.append(WakeAt(due_us))
+        due_us = min(self._election.next_due(), self._store.next_due(), self._next_turn(now))
+        self._wakes.ask(max(due_us, now + 1))
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""

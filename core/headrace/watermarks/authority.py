@@ -105,6 +105,7 @@ class WatermarkAuthority(Replica):
         self.shard = shard
         self._look_due = Deadline(options.broadcast_period_us)
         self._again_due = Deadline(QUIET_PERIODS * options.broadcast_period_us)
+        self._waiters += [self._look_due, self._again_due]
         self._known = {
             known.name: known
             for known in _names(topologies, options, self.map_class, rules)
@@ -208,12 +209,6 @@ class WatermarkAuthority(Replica):
     def _next_turn(self, now: int) -> int:
         del now
         return self._look_due.due_us if self._has_news and self._journaling is None else MAX_TIME
-
-    def _set_clock_back(self, now: int) -> None:
-        super()._set_clock_back(now)
-        for waiting in (self._look_due, self._again_due):
-            waiting.set_clock_back(now)
-        self._ask_to_wake(now)
 
     def _publish(self, now: int) -> None:
         """Journal what has risen."""
@@ -344,7 +339,7 @@ class WatermarkAuthority(Replica):
     def check_invariants(self) -> None:
         """Assert what must hold between events."""
         super().check_invariants()
-        due_us = [self._election.due_us, self._store.next_due()]
+        due_us = [self._election.next_due(), self._store.next_due()]
         due_us += [self._look_due.due_us] if self._has_news and self._journaling is None else []
         first_us = max(min(due_us), self._now + 1)
         assert self._wakes.next_us <= first_us or self._election.standing is Standing.NEW, (

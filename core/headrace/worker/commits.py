@@ -132,7 +132,7 @@ class Commits:
             return False
         if waiting and pace is _LINGERING:
             self._move(PaceInput.STEPS_CAME)
-            self.shared.wake_at(self._linger_until)
+            self.shared.wakes.ask(self._linger_until)
         return True
 
     def _move(self, input_: PaceInput) -> Pace:
@@ -163,7 +163,7 @@ class Commits:
         elif outcome.error is None:
             rested_us = now + self.shared.options.user_code_retry_us
             self._resting.append((rested_us, slot))
-            self.shared.wake_at(rested_us)
+            self.shared.wakes.ask(rested_us)
 
     def prepare(self, now: int, slot: KeySlot, *, shares: bool = False) -> StepRun:
         """Prepare the next run of a key. ``shares``: see `StepView`."""

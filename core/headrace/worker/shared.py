@@ -10,7 +10,7 @@ from headrace.delivery.routing import NOWHERE, Routing
 from headrace.history import History
 from headrace.rules import Rules
 from headrace.store.client import StoreClient
-from headrace.wire.effects import Effect, WakeAt
+from headrace.wire.effects import Effect
 from headrace.worker.cache import RowCache
 from headrace.worker.step import Holder
 
@@ -60,7 +60,7 @@ class Shared:
         self.history = history
         self.record = history.of(address)
         self.effects: list[Effect] = []
-        self.wakes = Wakes()
+        self.wakes = Wakes(self.effects)
         self.sweep_due = Deadline(options.sweep_period_us)
         self.store = StoreClient(self.effects, options.store_timeout_us)
         self.outbox: Outbox[Holder] = Outbox(options.retry_us, options.retry_max_us)
@@ -73,11 +73,6 @@ class Shared:
         """Return the class of a part of an interval: the engine's own, or the one that `Worker.parts` puts in its place."""
         return self._parts.get(own, own)
 
-    def wake_at(self, due_us: int) -> None:
-        """Ask the host to wake the worker, unless it does so in time as it is."""
-        if self.wakes.asks(due_us):
-            self.effects.append(WakeAt(due_us))
-
     def sweep_at(self, due_us: int) -> None:
         """Ask the host to wake the worker when something that begins to wait now is to be looked after."""
-        self.wake_at(max(due_us, self.sweep_due.due_us))
+        self.wakes.ask(max(due_us, self.sweep_due.due_us))

@@ -208,7 +208,7 @@ class SoftState:
         """Ask to be woken for the next wall timer."""
         due_us = self.timers.next_due()
         if due_us > now:
-            self.shared.wake_at(due_us)
+            self.shared.wakes.ask(due_us)
 
     def mark_due(self, now: int) -> None:
         """Let the keys run whose timers have come."""

@@ -183,7 +183,7 @@ class Worker:
 
     def _set_clock_back(self, now: int) -> None:
         shared = self._shared
-        shared.wakes.set_clock_back()
+        self._wakes.set_clock_back()
         waiting: list[ClockWaiter] = [
             shared.outbox, shared.store, self._sweep_due, self._report_due, self._repeat_due, self._heartbeat_due,
             self._collect_due, *self._intervals.values(),
@@ -230,14 +230,14 @@ class Worker:
         for interval in self._intervals.values():
             swept_us = min(swept_us, interval.commits.next_due())
             due_us = min(due_us, interval.next_turn(now))
-        shared.wake_at(min(due_us, max(swept_us, self._sweep_due.due_us)))
+        self._wakes.ask(min(due_us, max(swept_us, self._sweep_due.due_us)))
 
     def _note_news(self, now: int) -> None:
         """Report at the next whole period: an interval's progress may have changed."""
         if not self._has_news:
             self._has_news = True
             self._report_due.begin_on_time(now)
-            self._shared.wake_at(self._report_due.due_us)
+            self._wakes.ask(self._report_due.due_us)
 
     def _sweep(self, now: int) -> None:
         """Do what is due of all that is outstanding, and not again before a period is over."""

@@ -76,7 +76,7 @@ class Replica:
     @property
     def due_us(self) -> int:
         """When it next has something to do."""
-        return min(self.store.next_due(), self.election.due_us)
+        return min(self.store.next_due(), self.election.next_due())
 
 
 def election(address: str = "master-0", options: EngineOptions = OPTIONS) -> Replica:
