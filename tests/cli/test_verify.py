@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from headrace_cli.reports.search_end import SearchEnd
 from headrace_cli.reports.search_report import SearchReport
 from headrace_cli.targets.loading import load_target
 from headrace_cli.terminal.exit import ExitCode
@@ -59,7 +60,7 @@ def test_all_tables_are_printed_on_request(folder: Path, run: Run) -> None:
 
 def _reported(target: PipelineTarget, found: Verification) -> SearchReport:
     trials = PipelineTrials(target, Search(), verification=found)
-    return SearchReport(trials, Session(trials, Memory(None)), elapsed_s=1.0, runs_per_second=1.0)
+    return SearchReport(trials, SearchEnd(Session(trials, Memory(None)), elapsed_s=1.0, runs_per_second=1.0))
 
 
 def test_a_finding_about_weak_code_is_in_the_headline_and_changes_no_exit_code() -> None:
@@ -69,7 +70,7 @@ def test_a_finding_about_weak_code_is_in_the_headline_and_changes_no_exit_code()
     report = _reported(target, found)
     told = "in 3 runs with faults; but S5-weak is a finding about your code"
     assert report.headline == f"HOLDS: every invariant and promise, {told}"
-    assert report.code is ExitCode.HOLDS
+    assert report.end.code is ExitCode.HOLDS
 
 
 def test_violations_only_before_shrinking_are_not_announced_as_below() -> None:

@@ -22,6 +22,7 @@ from headrace_cli.options.pools import PoolOptions
 from headrace_cli.options.program_options import Engine, ProgramOptions
 from headrace_cli.options.search_options import ScopeOptions, SearchOptions
 from headrace_cli.options.target_options import TargetOptions
+from headrace_cli.reports.search_end import SearchEnd
 from headrace_cli.reports.search_report import SearchReport
 from headrace_cli.reports.spark_report import SparkSearchReport
 from headrace_cli.targets.loading import (
@@ -103,10 +104,15 @@ def verify_target(
             stopped_by = _run(trials, session, jobs, progress)
     with confinement.entered():  # codecs and promises are asked for what is told
         save_findings(session, output.save, files)
-        report = _report(trials, session, progress, stopped_by, strict=target.strict)
+        end = _end(trials, session, progress, stopped_by, strict=target.strict)
+        report = (
+            SearchReport(trials, end)
+            if isinstance(trials, PipelineTrials)
+            else SparkSearchReport(trials, end)
+        )
         _write_history(trials, output.history, files)
         show(report.document, partial(report.print, verbose=output.verbose), as_json=output.as_json)
-    return files.code(report.code)
+    return files.code(end.code)
 
 
 @contextmanager
@@ -212,20 +218,16 @@ def _run(
     return stopped.signal
 
 
-def _report(
+def _end(
     trials: "AnyTrials",
     session: Session,
     progress: SearchProgress,
     stopped_by: signal.Signals | None,
     *,
     strict: bool,
-) -> SearchReport | SparkSearchReport:
-    if not isinstance(trials, PipelineTrials):
-        return SparkSearchReport(trials, session, progress.elapsed_s, stopped_by, strict)
-    shrinking = progress.shrinking and not trials.ended
-    return SearchReport(
-        trials, session, progress.elapsed_s, progress.runs_per_second, stopped_by, shrinking, strict
-    )
+) -> SearchEnd:
+    shrinking = isinstance(trials, PipelineTrials) and progress.shrinking and not trials.ended
+    return SearchEnd(session, progress.elapsed_s, progress.runs_per_second, stopped_by, shrinking, strict)
 
 
 def _write_history(trials: "AnyTrials", path: Path | None, files: OutputFiles) -> None:

@@ -5,7 +5,6 @@ Rule of this file: the verdict comes first, then the promises, the user's code, 
 
 import enum
 import shlex
-import signal
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,10 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace_cli.reports.scope_report import result_words, scope_document, scope_lines
+from headrace_cli.reports.search_end import SearchEnd
 from headrace_cli.reports.stated import print_hint, print_proposals, stated_document
 from headrace_cli.reports.unseen import print_unreached, print_unseen, unseen_document
 from headrace_cli.terminal.documents import failure_document, finding_document, invariants_document
-from headrace_cli.terminal.exit import RESULT_WORDS, ExitCode, exit_code_of_session
+from headrace_cli.terminal.exit import RESULT_WORDS
 from headrace_cli.terminal.render import (
     counted,
     plain_table,
@@ -49,7 +49,7 @@ from headrace_properties.search.limits import CALL_S
 from headrace_properties.search.ordering import Ordering
 from headrace_properties.search.store_breaches import NOTICED_BY
 from headrace_properties.search.verification import Verification
-from headrace_properties.session import Result, Session
+from headrace_properties.session import Result
 from headrace_properties.user_code.guessed_promises import guessed_promises
 from headrace_properties.user_code.habits import headline_of
 from headrace_properties.user_code.review import (
@@ -67,25 +67,15 @@ from headrace_sim.faults import ASSUMPTIONS, KINDS
 
 @dataclass(slots=True)
 class SearchReport:
-    """A search and its result.
+    """The report on a pipeline.
 
     Attributes:
         trials: of the pipeline.
-        session: that made them.
-        elapsed_s: wall time, seconds.
-        runs_per_second: wall-clock rate, with the runs that shrank a failure.
-        stopped_by: the signal that ended it early; ``None``: none.
-        shrinking: a failure was being shrunk at that time.
-        strict: whether a question to the author counts as violated.
+        end: of the search.
     """
 
     trials: PipelineTrials
-    session: Session
-    elapsed_s: float
-    runs_per_second: float
-    stopped_by: signal.Signals | None = None
-    shrinking: bool = False
-    strict: bool = False
+    end: SearchEnd
 
     @property
     def target(self) -> PipelineTarget:
@@ -105,16 +95,6 @@ class SearchReport:
     @property
     def _seed(self) -> int:
         return self.trials.wanted.seed
-
-    @property
-    def code(self) -> ExitCode:
-        """The command's exit code."""
-        return exit_code_of_session(self.session, self.stopped_by, strict=self.strict)
-
-    @property
-    def _result(self) -> str:
-        """The result in a word."""
-        return RESULT_WORDS[self.code] if self.stopped_by is not None else self.session.result.value
 
     @property
     def _wrong(self) -> tuple[Finding, ...]:
@@ -155,19 +135,17 @@ class SearchReport:
             else []
         )
         violated = ", ".join([*map(headline_of, self._wrong), *self._violated, *stopped])
-        if self.stopped_by is not None:
-            when = ", while a failure was being shrunk" if self.shrinking else ""
+        if self.end.stopped_by is not None:
+            when = ", while a failure was being shrunk" if self.end.shrinking else ""
             so_far = f"; VIOLATED so far: {violated}" if violated else ""
-            return (
-                f"{RESULT_WORDS[self.code].upper()} after {counted(verification.runs, 'run')}{when}{so_far}"
-            )
-        if self.session.result is Result.VIOLATED:
+            return f"{RESULT_WORDS[self.end.code].upper()} after {counted(verification.runs, 'run')}{when}{so_far}"
+        if self.end.session.result is Result.VIOLATED:
             return f"VIOLATED: {violated}"
         unknown = ", ".join(verification.unknown)
-        if self.session.result is Result.UNKNOWN and not verification.exhausted:
+        if self.end.session.result is Result.UNKNOWN and not verification.exhausted:
             assert verification.exploration is not None
             return f"UNKNOWN: nothing is violated {result_words(verification.exploration)}"
-        if self.session.result is not Result.HOLDS:
+        if self.end.session.result is not Result.HOLDS:
             asked = ", ".join(map(headline_of, self._undeclared))
             names = ", ".join(self.trials.unknown)
             missing = "" if asked and not names else f", but no run exercised {names or 'anything'}"
@@ -200,7 +178,7 @@ class SearchReport:
             verbose: with all tables, and the whole input of a failure.
         """
         verification = self.verification
-        print_result(console, self.headline, self.code)
+        print_result(console, self.headline, self.end.code)
         names = ", then ".join([self.target.name, *self.target.versions])
         print_text(console, f"{names}, seed {self._seed}, protocol: {self.target.protocol.name}")
         if verification.exploration is not None:
@@ -212,7 +190,7 @@ class SearchReport:
             print_text(console, f"{runs} in which a fault struck, {verification.idle:,} in which none did")
             if verification.feed_seeds:
                 print_text(console, _inputs(verification, self.target.feed_name))
-            print_text(console, f"{events} judged; {self.runs_per_second:.1f} runs a second")
+            print_text(console, f"{events} judged; {self.end.runs_per_second:.1f} runs a second")
             print_text(console, f"Assumed of the source: {self.target.feed_source.assumed}")
         if verification.ordering is not None:
             print_text(console, _bound(verification.ordering))
@@ -228,10 +206,10 @@ class SearchReport:
                 f"No runs with faults: {self.review.why_no_runs}. Fix it, or declare it, and verify again."
             )
             print_text(console, words)
-        for line in self.session.kept:
+        for line in self.end.session.kept:
             print_text(console, f"Kept failure {line}")
         print_dropped(console, verification.dropped)
-        if self.shrinking:
+        if self.end.shrinking:
             words = "The failure below is not yet the smallest. The same command with the same --seed finds the failure again."
             print_text(console, words)
         self._print_promises(console)
@@ -322,11 +300,11 @@ class SearchReport:
         if failure.error:
             print_error(console, failure.error, sound=self.target.protocol.name == Protocol().name)
         application = self.target.application
-        which = "An" if self.shrinking else "The smallest"
+        which = "An" if self.end.shrinking else "The smallest"
         print_heading(console, f"{which} input found that does this")
         records = describe_input(application.pipeline, application.input_of(failure.trial))
         print_input(console, records, whole=verbose)
-        print_heading(console, f"{'A' if self.shrinking else which} fault schedule found that does this")
+        print_heading(console, f"{'A' if self.end.shrinking else which} fault schedule found that does this")
         print_plan(console, failure.plan)
         again = self._saved(self.trials.failing)
         if again:
@@ -359,7 +337,7 @@ class SearchReport:
             "seed": self._seed,
             "feed_seeds": verification.feed_seeds,
             "protocol": self.target.protocol.name,
-            "result": self._result,
+            "result": self.end.result,
             "not_judged": [
                 *verification.unknown,
                 *dict.fromkeys(str(finding.kind) for finding in self._undeclared),
@@ -367,8 +345,8 @@ class SearchReport:
             "runs": verification.runs,
             "idle_runs": verification.idle,
             "events": verification.events,
-            "elapsed_s": round(self.elapsed_s, 3),
-            "runs_per_second": round(self.runs_per_second, 3),
+            "elapsed_s": round(self.end.elapsed_s, 3),
+            "runs_per_second": round(self.end.runs_per_second, 3),
             "promises": invariants_document(about(Concern.PROMISES, verification.verdicts), self._titles),
             **stated_document(self.target.promises, self._proposals()),
             "invariants": invariants_document(about(Concern.PROTOCOL, verification.verdicts)),
@@ -383,7 +361,7 @@ class SearchReport:
             "ordering": verification.ordering
             and {**asdict(verification.ordering), "least_chance": verification.ordering.chance},
             "unseen": unseen_document(verification),
-            "kept_failures": self.session.kept,
+            "kept_failures": self.end.session.kept,
             "failure": self._failure_document(),
             "code": None if self.review is None else self._review_document(self.review),
         }
@@ -399,7 +377,7 @@ class SearchReport:
 
     def _saved(self, finding: Finding | None) -> dict[str, str]:
         """Return where a finding is on file."""
-        path = self.session.files.get(self.trials.findings.index(finding))
+        path = self.end.session.files.get(self.trials.findings.index(finding))
         return {} if path is None else {"saved_as": str(path), "replay_command": self._command_for(path)}
 
     def _review_document(self, review: CodeReview) -> dict[str, Any]:

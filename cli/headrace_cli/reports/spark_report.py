@@ -1,20 +1,18 @@
 """The report of ``headrace verify`` on a Spark job or sink, for people and as JSON."""
 
 import shlex
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from headrace_cli.reports.search_end import SearchEnd
 from headrace_cli.reports.stated import UNDISTURBED, print_hint, print_proposals, stated_document
 from headrace_cli.terminal.documents import finding_document, invariants_document
-from headrace_cli.terminal.exit import RESULT_WORDS, ExitCode, exit_code_of_session
 from headrace_cli.terminal.render import print_lines
 from headrace_properties.findings import Family, Finding
 from headrace_properties.promises.guesses import Proposal
-from headrace_properties.session import Session
 from headrace_properties.verdict import Holds, Unknown, Verdict
 
 if TYPE_CHECKING:
@@ -26,31 +24,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class SparkSearchReport:
-    """The findings in a Spark job or sink.
+    """The report on a Spark job, a sink, or a program's queries.
 
     Attributes:
-        trials: Of the job or sink, or of a program's queries.
-        session: That made them.
-        elapsed_s: Wall time, seconds.
-        stopped_by: The signal that ended it early, or None.
-        strict: Whether a question to the author counts as violated.
+        trials: Of it.
+        end: Of the search.
     """
 
     trials: "SparkTrials"
-    session: Session
-    elapsed_s: float
-    stopped_by: signal.Signals | None = None
-    strict: bool = False
-
-    @property
-    def _result(self) -> str:
-        """The result in a word."""
-        return RESULT_WORDS[self.code] if self.stopped_by is not None else self.session.result.value
-
-    @property
-    def code(self) -> ExitCode:
-        """The command's exit code."""
-        return exit_code_of_session(self.session, self.stopped_by, strict=self.strict)
+    end: SearchEnd
 
     def print(self, console: Console, *, verbose: bool = False) -> None:
         """Print it for people.
@@ -59,7 +41,7 @@ class SparkSearchReport:
             console: where to.
             verbose: with the whole input of each finding.
         """
-        for line in self.session.kept:
+        for line in self.end.session.kept:
             print_lines(console, line)
         for note in self.trials.notes:
             print_lines(console, f"Note: {note}")
@@ -78,12 +60,12 @@ class SparkSearchReport:
                 print_lines(console, f"  Seen in {_seen(finding)}.")
             if verbose and part is not None and finding.trial is not None:
                 _print_input(console, finding, part.target.feed)
-            if (path := self.session.files.get(number)) is not None:
+            if (path := self.end.session.files.get(number)) is not None:
                 print_lines(console, f"  headrace replay {shlex.quote(str(path))}{self._variables} --explain")
         for why in self.trials.why_open:
             print_lines(console, f"\nUNKNOWN: {why}")
         by = f" with PySpark {self.trials.pyspark.rpartition('.')[0]}"
-        print_lines(console, f"\n{self._result.capitalize()}{by}, after {self.elapsed_s:.1f} s.")
+        print_lines(console, f"\n{self.end.result.capitalize()}{by}, after {self.end.elapsed_s:.1f} s.")
 
     def _whose(self, part: "QuerySearch | None") -> str:
         """Return the query that a finding is about, of several."""
@@ -96,14 +78,18 @@ class SparkSearchReport:
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON: of one query, or with a list of them."""
-        trials, files = self.trials, self.session.files
+        trials, files = self.trials, self.end.session.files
         queries = [_query_document(part) for part in trials.parts]
         findings = [
             finding_document(finding) | {"replay_file": files.get(number)} | self._query_of(finding)
             for number, finding in enumerate(trials.findings)
         ]
-        document: dict[str, Any] = {"target": trials.name, "result": self._result, "pyspark": trials.pyspark}
-        document["kept"] = self.session.kept
+        document: dict[str, Any] = {
+            "target": trials.name,
+            "result": self.end.result,
+            "pyspark": trials.pyspark,
+        }
+        document["kept"] = self.end.session.kept
         if trials.source.is_program:
             document |= {"queries": queries, "notes": trials.notes}
         else:

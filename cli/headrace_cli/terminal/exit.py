@@ -5,7 +5,6 @@ traceback. Anything else that escapes is our own bug, with exit code 70.
 """
 
 import enum
-import signal
 from collections.abc import Iterable
 from traceback import walk_tb
 
@@ -16,7 +15,6 @@ from headrace_cli.terminal.signals import STOPPED
 from headrace_properties.search.guard import EndsProcessError
 from headrace_properties.search.judging import violations
 from headrace_properties.search.limits import OverrunError
-from headrace_properties.session import Result, Session
 from headrace_properties.user_frames import is_users_file
 from headrace_properties.verdict import Unknown, Verdict
 
@@ -76,27 +74,6 @@ def exit_code_of_run(verdicts: dict[str, Verdict]) -> ExitCode:
     if violations(verdicts):
         return ExitCode.VIOLATED
     return ExitCode.UNKNOWN if _all_unknown(verdicts.values()) else ExitCode.HOLDS
-
-
-def exit_code_of_session(session: Session, stopped_by: signal.Signals | None, *, strict: bool) -> ExitCode:
-    """Return the exit code for a session.
-
-    Args:
-        session: the session.
-        stopped_by: the signal that ended it early; ``None``: none.
-        strict: whether a question to the author counts as violated.
-    """
-    if stopped_by is not None:
-        return ExitCode(128 + stopped_by)
-    match session.result:
-        case Result.HOLDS:
-            return ExitCode.HOLDS
-        case Result.VIOLATED:
-            return ExitCode.VIOLATED
-        case Result.UNDECLARED:
-            return ExitCode.VIOLATED if strict else ExitCode.UNKNOWN
-        case Result.UNKNOWN:
-            return ExitCode.UNKNOWN
 
 
 def _all_unknown(verdicts: Iterable[Verdict]) -> bool:
