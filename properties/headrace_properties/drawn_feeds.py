@@ -125,17 +125,17 @@ def feed_function(pipeline: Pipeline, feed: Any) -> Any:
 
 
 def _draw(strategy: SearchStrategy[Any], random: Random) -> Any:
-    found: list[Any] = []
+    values: list[Any] = []
 
     @settings(database=None)
     @given(strategy)
     def note(drawn: Any) -> None:
-        found.append(drawn)
+        values.append(drawn)
 
     draw_from: Callable[[bytes], object] = note.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
     for _ in range(_TRIES):
         draw_from(random.randbytes(_BYTES))
-        if found:
-            return found[0]
+        if values:
+            return values[0]
     remedy = "Loosen its filters, or ask for shorter lists: Hypothesis draws up to 8 KiB"
     raise UndrawnFeedError(repr(strategy), "refused all that was tried", remedy)

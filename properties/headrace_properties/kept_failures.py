@@ -53,7 +53,7 @@ class Retried:
         changes: what it was recorded from and has changed since: ``code``, ``input``.
         wrong: why it cannot be run: somebody has edited the file, or the input has fewer records now.
         judged: the run, if a cluster made one.
-        found: what a Spark job or a sink shows again, or what only the author can say of code.
+        finding: what a Spark job or a sink shows again, or what only the author can say of code.
     """
 
     kept: KeptFailure
@@ -61,7 +61,7 @@ class Retried:
     changes: tuple[str, ...] = ()
     wrong: str = ""
     judged: JudgedRun | None = None
-    found: Finding | None = None
+    finding: Finding | None = None
 
     @property
     def path(self) -> Path:
@@ -89,8 +89,8 @@ class Retried:
         """Report the result."""
         if self.wrong:
             return f"{self.path}: skipped, as it cannot be run: {self.wrong}"
-        if self.found is not None:
-            return f"{self.path}: {self.found.finding_class.value} again: {self.found.kind.title}"
+        if self.finding is not None:
+            return f"{self.path}: {self.finding.finding_class.value} again: {self.finding.kind.title}"
         if self.broken:
             return f"{self.path}: violated again: {shown(self.broken)}"
         recorded = ", ".join(kind.title for kind in self.kept.replay.kinds)

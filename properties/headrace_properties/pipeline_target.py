@@ -248,19 +248,19 @@ def _checked(name: str, pipeline: Pipeline, feed_of: Callable[[int], object], fe
     def feed(seed: int) -> Feed:
         function = f"{feed_name}({seed})"
         try:
-            made = feed_of(seed)
+            value = feed_of(seed)
         except (Exception, SystemExit, OverrunError) as error:
             problem = f"{function} {failure_told(error)}"
             raise TargetError(name, problem, "It must return the input, a Feed") from error
-        if not isinstance(made, Feed):
-            problem = f"{function} returned {made!r:.60} ({type(made).__name__}), not a Feed"
+        if not isinstance(value, Feed):
+            problem = f"{function} returned {value!r:.60} ({type(value).__name__}), not a Feed"
             raise TargetError(name, problem, "Return FeedBuilder(pipeline).build()")
-        stray = stray_entry(pipeline, made)
+        stray = stray_entry(pipeline, value)
         if stray is not None:
             problem = f"{function} has an entry for {stray.address!r}, which is not a process of the pipeline's injectors"
             variable = name.partition(":")[2] or "pipeline"
             raise TargetError(name, problem, f"Build it with FeedBuilder({variable})")
-        return made
+        return value
 
     return feed
 

@@ -86,8 +86,8 @@ class PipelineTrials:
         """Try kept findings about the code, and then kept failures of runs again."""
         target, retried = self.target, list[Retried]()
         if self.code is not None:
-            self.code, found = retry_code(target.application, kept.load(), self.code)
-            retried += found
+            self.code, of_code = retry_code(target.application, kept.load(), self.code)
+            retried += of_code
         if self._useless:
             return retried
         runs = retry_runs(target.application, kept.load(), target.protocol, self.jobs)
@@ -152,9 +152,9 @@ class PipelineTrials:
     @property
     def is_open(self) -> bool:
         """Whether something that the search was to judge was not judged."""
-        found = self.verification
-        nothing = all(isinstance(verdict, Unknown) for verdict in found.verdicts.values())
-        return bool(self.unknown) or not found.exhausted or nothing
+        verification = self.verification
+        nothing = all(isinstance(verdict, Unknown) for verdict in verification.verdicts.values())
+        return bool(self.unknown) or not verification.exhausted or nothing
 
     def told(self, finding: Finding) -> str:
         """Tell a finding in paragraphs, as a test's report shows it."""
@@ -283,7 +283,7 @@ def retry_code(
         changes = replay.changes(input_digest(application.input_of(trial)))
         asked = known.of(FindingClass.UNDECLARED) if Violated not in map(type, verdicts.values()) else ()
         question = next((finding for finding in asked if finding.kind in verdicts), None)
-        retried.append(Retried(failure, verdicts, changes, found=question))
+        retried.append(Retried(failure, verdicts, changes, finding=question))
     return known, tuple(retried)
 
 
@@ -296,7 +296,7 @@ def shown_again(application: Application, trial: CodeTrial, kinds: Collection[Ki
         kinds: what was found.
     """
     feed = {trial.feed_seed: application.input_of(trial)}
-    found = review(
+    today = review(
         application.versions,
         feed,
         seed=trial.seed,
@@ -305,7 +305,7 @@ def shown_again(application: Application, trial: CodeTrial, kinds: Collection[Ki
         source=application.source,
     )
     names = {kind.name for kind in kinds}
-    shown = tuple(finding for finding in found.findings if finding.trial is not None)
+    shown = tuple(finding for finding in today.findings if finding.trial is not None)
     same = tuple(finding for finding in shown if finding.kind.name in names)
     numbers = trial.kept or ()
     whole = (
@@ -317,4 +317,4 @@ def shown_again(application: Application, trial: CodeTrial, kinds: Collection[Ki
         )
         for finding in same or shown
     )
-    return replace(found, findings=tuple(whole))
+    return replace(today, findings=tuple(whole))

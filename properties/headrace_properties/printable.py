@@ -22,7 +22,7 @@ def visible(text: str) -> str:
     >>> visible("paid\x1b[2J")
     'paid\\x1b[2J'
     """
-    return _HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _HARMFUL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def printable_json(content: Any) -> bytes:

@@ -152,10 +152,10 @@ def _verifier(config: pytest.Config, record: Callable[[str, object], None]) -> "
 
 
 def _code_timeout(config: pytest.Config) -> float | None:
-    given: float | None = config.getoption("--headrace-code-timeout")
+    option: float | None = config.getoption("--headrace-code-timeout")
     setting = config.getini(_CODE_TIMEOUT)
-    if given is not None or not setting:
-        return given
+    if option is not None or not setting:
+        return option
     try:
         return _seconds(setting)
     except ValueError:
@@ -169,9 +169,9 @@ def _load(name: str, root: Path) -> tuple[Any, Any]:
     module_name, _, attribute = name.partition(":")
     try:
         module = importlib.import_module(module_name)
-        found = getattr(module, attribute)
+        target = getattr(module, attribute)
         # The rows of a Spark job are drawn if its module has none.
-        return found, module.feed if hasattr(found, "injectors") else getattr(module, "feed", None)
+        return target, module.feed if hasattr(target, "injectors") else getattr(module, "feed", None)
     except (ImportError, ValueError, AttributeError) as error:
         raise pytest.UsageError(
             f"{_PIPELINES}: {name!r}: {error}. Name MODULE:PIPELINE, with a function feed(seed) or a strategy feed in the module"

@@ -102,10 +102,13 @@ class QuerySearch:
         shown = [*by_calendar(self.target)]
         if Cause.ZONE not in self.allow and (zone := by_machine_zone(self.target)) is not None:
             shown.append(zone)
-        found = [each for each in shown if isinstance(each, Finding)]
-        found = [each for each in found if each.finding_class is not FindingClass.NOTE]
-        notes = (str(each) for each in shown if each not in found)
-        findings = ranked([*report.findings, *found])
+        wrong = [
+            each
+            for each in shown
+            if isinstance(each, Finding) and each.finding_class is not FindingClass.NOTE
+        ]
+        notes = (str(each) for each in shown if each not in wrong)
+        findings = ranked([*report.findings, *wrong])
         return dataclasses.replace(report, findings=findings, notes=(*report.notes, *notes))
 
     def _is_over(self, report: SparkReport) -> bool:
@@ -120,8 +123,8 @@ class QuerySearch:
         upgrade = self.target.upgrade.check(allowed=Cause.UPGRADE in self.allow)
         seed = self.target.feed_seed
         findings = [
-            dataclasses.replace(found, trial=structs.replace(found.trial, feed_seed=seed))
-            for found in upgrade.findings
+            dataclasses.replace(finding, trial=structs.replace(finding.trial, feed_seed=seed))
+            for finding in upgrade.findings
         ]
         return dataclasses.replace(
             report, findings=ranked([*report.findings, *findings]), unknown=(*report.unknown, *upgrade.unknown),
@@ -136,7 +139,7 @@ class QuerySearch:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What is found, and what was kept and is found again only under its own schedule: violated ones first."""
-        again = (kept.found for kept in self.again if kept.found is not None)
+        again = (kept.finding for kept in self.again if kept.finding is not None)
         return ranked([*(self.report.findings if self.report else ()), *again])
 
     def replay(self, finding: Finding) -> bytes | None:
@@ -154,7 +157,7 @@ class QuerySearch:
 
     def file_of(self, finding: Finding) -> Path | None:
         """Return the file of a kept finding that is found again only under its own schedule."""
-        return next((again.path for again in self.again if again.found is finding), None)
+        return next((again.path for again in self.again if again.finding is finding), None)
 
 
 class Again:
@@ -247,13 +250,13 @@ def _answers_to(
 
 def _retried(failure: KeptFailure, trial: QueryTrial | SinkTrial, target: SparkTarget) -> Retried:
     again = Again(failure.replay, trial, target)
-    found = again.finding
+    finding = again.finding
     if again.wrong:
         return Retried(failure, wrong=again.wrong)
     verdicts: dict[Kind, Verdict] = dict.fromkeys(failure.replay.kinds, Holds(1))
-    if found is not None:
-        verdicts = {found.kind: found.verdict}
-    return Retried(failure, verdicts, again.changes, found=found)
+    if finding is not None:
+        verdicts = {finding.kind: finding.verdict}
+    return Retried(failure, verdicts, again.changes, finding=finding)
 
 
 def _digest_of_rows(target: SparkTarget, trial: QueryTrial | SinkTrial) -> str:

@@ -109,12 +109,12 @@ def to_replay(
         answers: what the real Spark said.
         versions: of what judged a Spark job.
     """
-    found: dict[Family, dict[str, str]] = {}
+    by_family: dict[Family, dict[str, str]] = {}
     for kind, message in messages.items():
-        found.setdefault(kind.family, {})[kind.name] = message
+        by_family.setdefault(kind.family, {})[kind.name] = message
     code = code_digest(source.names) if input_digest else ""
     kept, judges = dict(answers) or msgspec.UNSET, dict(versions) or msgspec.UNSET
-    replay = ReplayFile(source, trial, found, digest, code, input_digest, answers=kept, versions=judges)
+    replay = ReplayFile(source, trial, by_family, digest, code, input_digest, answers=kept, versions=judges)
     return printable_json(replay) + b"\n"
 
 
@@ -194,13 +194,13 @@ class _PipelineFile(msgspec.Struct):
         trial: AnyTrial = PipelineTrial(self.plan, self.feed_seed, self.kept)
         if about_code:
             trial = CodeTrial(self.feed_seed, self.kept, self.plan.seed)
-        found: dict[Family, dict[str, str]] = {}
+        by_family: dict[Family, dict[str, str]] = {}
         for name, message in names.items():
             kind = ERROR if name == ERROR.name else kind_of(name)
             kind = Kind(Family.CODE, name.removeprefix(_CODE)) if about_code else kind
-            found.setdefault(kind.family, {})[kind.name] = message
+            by_family.setdefault(kind.family, {})[kind.name] = message
         source = PipelineSource(self.pipeline, self.versions, self.protocol, self.feed)
-        return ReplayFile(source, trial, found, self.digest, self.code_digest, self.input_digest)
+        return ReplayFile(source, trial, by_family, self.digest, self.code_digest, self.input_digest)
 
 
 _LAST_OF_FORMER_NAME = 3

@@ -47,10 +47,10 @@ def settled(panes: Iterable[KeyedPane], accumulation: Accumulation) -> Settled:
     """
     match accumulation:
         case Accumulation.ACCUMULATING_AND_RETRACTING:
-            found: Settled = Counter()
+            counts: Settled = Counter()
             for pane in panes:
-                found[pane.key, pane.window, _frozen(pane.value)] += -1 if pane.retraction else 1
-            return Counter({name: count for name, count in found.items() if count})
+                counts[pane.key, pane.window, _frozen(pane.value)] += -1 if pane.retraction else 1
+            return Counter({name: count for name, count in counts.items() if count})
         case Accumulation.ACCUMULATING:
             return Counter((pane.key, pane.window, _frozen(pane.value)) for pane in _last(panes))
         case Accumulation.DISCARDING:

@@ -185,14 +185,14 @@ class TrialOptions:
 
 
 def trials_of_program(
-    script: Script, module: Any, given: ProgramInput, options: TrialOptions, query: str = ""
+    script: Script, module: Any, program_input: ProgramInput, options: TrialOptions, query: str = ""
 ) -> SparkTrials:
     """Run a program, and return the trials of its queries.
 
     Args:
         script: It.
         module: Its own, from `headrace_sim.spark.client.scripts.surroundings`, which must be in force for the trials, too.
-        given: What its queries are tried with.
+        program_input: What its queries are tried with.
         options: How they are tried.
         query: The only one that is wanted, or "".
 
@@ -202,9 +202,9 @@ def trials_of_program(
 
     """
     run, laboratory, is_read = read_program(script, module, options.laboratory)
-    program = program_of(script, run, given, options.seed, query)
+    program = program_of(script, run, program_input, options.seed, query)
     kept = batches_and_server(laboratory)
-    source = structs.replace(source_of(script, given, query), version=options.version, **kept)
+    source = structs.replace(source_of(script, program_input, query), version=options.version, **kept)
     earlier = {
         label: earlier_of_program(options.version, script, label)
         for label in program.queries
@@ -213,11 +213,11 @@ def trials_of_program(
 
     def engaged(label: str, target: SparkTarget) -> SparkTarget:
         target = replace(target, earlier=earlier.get(label))
-        return in_laboratory(target, label, run, given, laboratory, is_read=is_read)
+        return in_laboratory(target, label, run, program_input, laboratory, is_read=is_read)
 
     def part(label: str, target: SparkTarget) -> QuerySearch:
         def target_of(seed: int) -> SparkTarget:
-            return engaged(label, program_of(script, run, given, seed, label).queries[label])
+            return engaged(label, program_of(script, run, program_input, seed, label).queries[label])
 
         return QuerySearch(
             engaged(label, target), target_of, structs.replace(source, query=label), options.seed, options.schedules,
@@ -251,7 +251,7 @@ def in_laboratory(
     target: SparkTarget,
     label: str,
     run: ScriptRun,
-    given: ProgramInput,
+    program_input: ProgramInput,
     laboratory: Laboratory | None,
     *,
     is_read: bool,
@@ -260,14 +260,15 @@ def in_laboratory(
     if laboratory is None:
         return target
     number = labels_of(run.queries).index(label)
-    engaged = replace(laboratory, queries=run.queries, number=number, prepare=prepare_of(run, given))
+    engaged = replace(laboratory, queries=run.queries, number=number, prepare=prepare_of(run, program_input))
     return replace(target, laboratory=engaged, assumed=target.assumed or not is_read)
 
 
-def source_of(script: Script, given: ProgramInput, query: str = "") -> SparkSource:
+def source_of(script: Script, program_input: ProgramInput, query: str = "") -> SparkSource:
     """Return where a program comes from."""
     schemas = dict(script.schemas) if isinstance(script.schemas, Mapping) else script.schemas
+    keys = {table: tuple(names) for table, names in (program_input.keys or {}).items()}
     return SparkSource(
-        script.name, schemas, given.feed_name, {table: tuple(names) for table, names in (given.keys or {}).items()},
-        dict(given.samples or {}), script.arguments, tuple(script.environment), script.stand_ins, query,
+        script.name, schemas, program_input.feed_name, keys,
+        dict(program_input.samples or {}), script.arguments, tuple(script.environment), script.stand_ins, query,
     )  # fmt: skip

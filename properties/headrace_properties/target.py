@@ -102,8 +102,8 @@ SOURCE = "source"
 
 def source_in(module: object) -> FeedSource:
     """Return what a module says of the source of its feed; a variable of that name may be its own."""
-    found = getattr(module, SOURCE, None)
-    return found if isinstance(found, FeedSource) else UNSAID
+    value = getattr(module, SOURCE, None)
+    return value if isinstance(value, FeedSource) else UNSAID
 
 
 def is_program(name: str) -> bool:

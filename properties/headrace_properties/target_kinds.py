@@ -190,7 +190,7 @@ def check_allowed(names: Iterable[str], kind: TargetKind) -> None:
 
 def refuse_unheeded(
     table: Mapping[str, Heeded],
-    given: Mapping[str, object],
+    options: Mapping[str, object],
     kind: TargetKind,
     search: SearchKind = SearchKind.RANDOM,
 ) -> None:
@@ -198,7 +198,7 @@ def refuse_unheeded(
 
     Args:
         table: `OPTIONS` or `REPLAY_OPTIONS`.
-        given: The value of each option that the user gives, by its name in the table.
+        options: The value of each option that the user gives, by its name in the table.
         kind: What is verified, or run again.
         search: How a pipeline is searched.
 
@@ -206,7 +206,7 @@ def refuse_unheeded(
         OptionsError: There is one.
 
     """
-    for name, value in given.items():
+    for name, value in options.items():
         row = table[name]
         if kind not in row.kinds:
             raise OptionsError(name, value, f"left out for {kind.value}: {row.why}")

@@ -81,9 +81,9 @@ class NotExercisedError(AssertionError):
             f"none of them exercised {', '.join(self.names)}. Use an input that does, or more runs. If no input can, allow it: "
             f"allow_unknown=[...] in the test, or the setting headrace_allow_unknown = {' '.join(self.names)}"
         )
-        told = [exercised] if self.names else []
-        told += [self.question] if self.question else []
-        return f"{self.pipeline}: nothing is violated in {self.runs:,} runs, but {'. And '.join(told)}"
+        sentences = [exercised] if self.names else []
+        sentences += [self.question] if self.question else []
+        return f"{self.pipeline}: nothing is violated in {self.runs:,} runs, but {'. And '.join(sentences)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Verifier:
 
     @overload
     def __call__(
-        self, pipeline: Pipeline, feed: FeedOf | SearchStrategy[Any], **given: Unpack[PipelineArguments]
+        self, pipeline: Pipeline, feed: FeedOf | SearchStrategy[Any], **arguments: Unpack[PipelineArguments]
     ) -> Verification: ...
 
     @overload
@@ -118,7 +118,7 @@ class Verifier:
         feed: FeedOf | SearchStrategy[Any],
         *,
         on: Literal["spark"],
-        **given: Unpack[TrialArguments],
+        **arguments: Unpack[TrialArguments],
     ) -> "SparkReport": ...
 
     @overload
@@ -126,7 +126,7 @@ class Verifier:
         self,
         pipeline: "SparkJob | Callable[..., Any]",
         feed: Sequence[Sequence[Any]] | Callable[[int], Sequence[Sequence[Any]]] | None = None,
-        **given: Unpack[JobArguments],
+        **arguments: Unpack[JobArguments],
     ) -> "SparkReport": ...
 
     @overload
@@ -134,10 +134,10 @@ class Verifier:
         self,
         pipeline: str | os.PathLike[str],
         feed: Sequence[Sequence[Any]] | Mapping[str, Any] | Callable[[int], Any] | None = None,
-        **given: Unpack[ProgramArguments],
+        **arguments: Unpack[ProgramArguments],
     ) -> "SparkTrials": ...
 
-    def __call__(self, pipeline: Any, feed: Any = None, **given: Any) -> Any:
+    def __call__(self, pipeline: Any, feed: Any = None, **arguments: Any) -> Any:
         """Run a pipeline, a Spark job or a program under faults, and fail the test unless all was exercised and holds.
 
         Args:
@@ -146,8 +146,8 @@ class Verifier:
             feed: its input: of a pipeline a function from a seed, or a strategy (`headrace_properties.drawn_feeds`); of a Spark
                 job the rows of each batch, or a function that makes them from a seed; of a program the same, or each by the
                 label of its query. Rows that are not given are drawn.
-            given: what else it takes: the fields of `PipelineArguments`, `TrialArguments`, `JobArguments` or `ProgramArguments`,
-                each of which also takes those of the classes that it extends.
+            arguments: what else it takes: the fields of `PipelineArguments`, `TrialArguments`, `JobArguments` or
+                `ProgramArguments`, each of which also takes those of the classes that it extends.
 
         Raises:
             InvariantViolatedError: an invariant or a promise is broken, a run stopped with an error, user code keeps or shares
@@ -160,14 +160,14 @@ class Verifier:
             HeadraceError: the job cannot be tried, or the program starts no query.
         """
         __tracebackhide__ = True
-        kind, verify = self._verifying(pipeline, given.get("on", "here"))
-        _refuse_unheeded(given, kind, _search_kind(given.get("search", "random")))
-        for name in given.keys() - ARGUMENTS[kind].__annotations__.keys() - {"on"}:
+        kind, verify = self._verifying(pipeline, arguments.get("on", "here"))
+        _refuse_unheeded(arguments, kind, _search_kind(arguments.get("search", "random")))
+        for name in arguments.keys() - ARGUMENTS[kind].__annotations__.keys() - {"on"}:
             raise TypeError(f"headrace_verify() takes no argument {name!r} for {kind.value}")
-        confined = guarded(allows_effects=EFFECT in given.get("allow", ()))
+        confined = guarded(allows_effects=EFFECT in arguments.get("allow", ()))
         try:
             with confined as guard, call_time_limited(self._limits):
-                return verify(pipeline, feed, given)
+                return verify(pipeline, feed, arguments)
         finally:
             if printed := guard.printed.splitlines():  # pytest shows it if the test fails
                 sys.stdout.write(
@@ -189,27 +189,27 @@ class Verifier:
             else (TargetKind.HOSTED, self._hosted_pipeline)
         )
 
-    def _pipeline(self, pipeline: Pipeline, feed: Any, given: PipelineArguments) -> Verification:
+    def _pipeline(self, pipeline: Pipeline, feed: Any, arguments: PipelineArguments) -> Verification:
         """Run a pipeline under fault schedules. What else is found about the code goes into the test's report, as a property."""
         __tracebackhide__ = True
-        kind, examples = _search_kind(given.get("search", "random")), given.get("examples")
-        runs = self._runs(given)
+        kind, examples = _search_kind(arguments.get("search", "random")), arguments.get("examples")
+        runs = self._runs(arguments)
         if runs < 1:
             raise OptionsError("examples", runs, "at least 1")
         wanted = Search(
             kind,
             examples if kind is SearchKind.EXHAUSTIVE else runs,
-            seed=self._seed(given),
-            depth=2 if given.get("depth") is None else given["depth"] or 0,
-            scope=given.get("scope") or Scope(),
+            seed=self._seed(arguments),
+            depth=2 if arguments.get("depth") is None else arguments["depth"] or 0,
+            scope=arguments.get("scope") or Scope(),
         )
-        check_allowed(given.get("allow", ()), TargetKind.PIPELINE)
+        check_allowed(arguments.get("allow", ()), TargetKind.PIPELINE)
         names = _importable_name(pipeline, feed)
-        target = _pipeline_target(pipeline, feed, names, given, self._limits)
+        target = _pipeline_target(pipeline, feed, names, arguments, self._limits)
         trials = PipelineTrials(target, wanted, _jobs())
         beside = {promise.name for promise in _promises_beside(names)}
         trials.elsewhere = frozenset(promise.name for promise in target.promises) - beside
-        trials.allow_unknown = self._allowed(given.get("allow_unknown", ()))
+        trials.allow_unknown = self._allowed(arguments.get("allow_unknown", ()))
         session = self._run(Session(trials, self._memory(target.source if names else None)))
         verification, code = trials.verification, trials.code or CodeReview(())
         if verification.runs:
@@ -220,50 +220,54 @@ class Verifier:
         self._raise(session, pipeline.name, verification.runs, trials.unknown)
         return verification
 
-    def _hosted_pipeline(self, pipeline: Pipeline, feed: Any, given: TrialArguments) -> "SparkReport":
+    def _hosted_pipeline(self, pipeline: Pipeline, feed: Any, arguments: TrialArguments) -> "SparkReport":
         """Let the real Spark host a pipeline, and strike it at each crash point."""
         __tracebackhide__ = True
         names = _importable_name(pipeline, feed)
         if names is None:
             problem = "each driver on Spark imports it, and no module has both it and its feed"
             raise TargetError(pipeline.name, problem, "Name both at the top level of a module")
-        _, where = self._laboratory(given)
+        _, where = self._laboratory(arguments)
         assert where is not None, "it is on Spark"
-        hosted = _pipeline_target(pipeline, feed, names, given, self._limits)
+        hosted = _pipeline_target(pipeline, feed, names, arguments, self._limits)
         from headrace_properties.spark_jobs.named_targets import hosted_target  # noqa: PLC0415  as below
 
         def target_of(seed: int) -> "SparkTarget":
             return hosted_target(names[0], hosted.application, seed, where)
 
-        return self._tried(target_of, spark_source(names[0], None, names[1]), given, importable=True)
+        return self._tried(target_of, spark_source(names[0], None, names[1]), arguments, importable=True)
 
-    def _spark_job(self, job: Any, feed: Any, given: JobArguments) -> "SparkReport":
+    def _spark_job(self, job: Any, feed: Any, arguments: JobArguments) -> "SparkReport":
         """Run a Spark job under schedules, and try its sink at each of its effects."""
         __tracebackhide__ = True
         # PySpark need not be installed.
         from headrace_properties.spark_jobs.laboratory import batches_and_server  # noqa: PLC0415
         from headrace_properties.spark_jobs.named_targets import spark_target_on  # noqa: PLC0415
 
-        names = _names_of(job, feed, given.get("prepare"))
-        schema, asked, samples = given.get("schema"), given.get("promises"), _samples(given.get("sample"))
-        meant, where = self._laboratory(given)
+        names = _names_of(job, feed, arguments.get("prepare"))
+        schema, asked, samples = (
+            arguments.get("schema"),
+            arguments.get("promises"),
+            _samples(arguments.get("sample")),
+        )
+        meant, where = self._laboratory(arguments)
 
         def target_of(seed: int) -> "SparkTarget":
             return spark_target_on(
-                where, names.job, job, schemas=schema, feed=feed, seed=seed, prepare=given.get("prepare"),
-                promises=names.promises if asked is None else asked, keys=given.get("keys"), declares=names.declares | meant,
+                where, names.job, job, schemas=schema, feed=feed, seed=seed, prepare=arguments.get("prepare"),
+                promises=names.promises if asked is None else asked, keys=arguments.get("keys"), declares=names.declares | meant,
                 samples=samples,
             )  # fmt: skip
 
-        source = spark_source(names.job, schema, names.feed, given.get("keys"), samples)
+        source = spark_source(names.job, schema, names.feed, arguments.get("keys"), samples)
         source = structs.replace(source, **batches_and_server(where))
-        return self._tried(target_of, source, given, importable=names.importable)
+        return self._tried(target_of, source, arguments, importable=names.importable)
 
     def _tried(
         self,
         target_of: Callable[[int], "SparkTarget"],
         source: SparkSource,
-        given: QueryArguments | TrialArguments,
+        arguments: QueryArguments | TrialArguments,
         *,
         importable: bool,
     ) -> "SparkReport":
@@ -276,13 +280,13 @@ class Verifier:
         def limited(seed: int) -> "SparkTarget":
             return replace(target_of(seed), limits=self._limits)
 
-        seed, runs, allow = self._seed(given), self._runs(given), tuple(given.get("allow", ()))
+        seed, runs, allow = self._seed(arguments), self._runs(arguments), tuple(arguments.get("allow", ()))
         target = limited(seed)
-        stateful = {name: given.get(name) or None for name in ("late", "bounded_by")}
-        _refuse_unheeded({"examples": given.get("examples"), **stateful}, target.kind)
+        stateful = {name: arguments.get(name) or None for name in ("late", "bounded_by")}
+        _refuse_unheeded({"examples": arguments.get("examples"), **stateful}, target.kind)
         check_allowed(allow, target.kind)
         search = QuerySearch(
-            target, limited, source, seed, runs, causes_named(allow), self._untested(given),
+            target, limited, source, seed, runs, causes_named(allow), self._untested(arguments),
         )  # fmt: skip
         trials = SparkTrials(source, (search,))
         session = self._run(Session(trials, self._memory(source if importable else None)))
@@ -293,11 +297,13 @@ class Verifier:
         if report.sink is not None:
             self.record("headrace trials", report.sink.trials)
         names = [promise.name for promise in target.promises]
-        told = {word for why in report.unknown for word in re.findall(r"\bpromise (\w+)", why)}
-        self._raise(session, source.name, runs, tuple(name for name in names if name in told), report.unknown)
+        unjudged = {word for why in report.unknown for word in re.findall(r"\bpromise (\w+)", why)}
+        self._raise(
+            session, source.name, runs, tuple(name for name in names if name in unjudged), report.unknown
+        )
         return report
 
-    def _program(self, path: str | os.PathLike[str], feed: Any, given: ProgramArguments) -> "SparkTrials":
+    def _program(self, path: str | os.PathLike[str], feed: Any, arguments: ProgramArguments) -> "SparkTrials":
         """Run a program that starts queries, as its owner runs it, and try each of its queries as a Spark job."""
         __tracebackhide__ = True
         # PySpark need not be installed.
@@ -306,49 +312,52 @@ class Verifier:
         from headrace_properties.spark_trials import TrialOptions, trials_of_program  # noqa: PLC0415
         from headrace_sim.spark.client.scripts import Script, surroundings  # noqa: PLC0415
 
-        name, runs, (meant, where) = os.fspath(path), self._runs(given), self._laboratory(given)
+        name, runs, (meant, where) = os.fspath(path), self._runs(arguments), self._laboratory(arguments)
         beside = ProgramInput(
-            feed, prepare=given.get("prepare"), promises=given.get("promises"), keys=given.get("keys"), declares=meant,
-            samples=_samples(given.get("sample")), limits=self._limits,
+            feed, prepare=arguments.get("prepare"), promises=arguments.get("promises"), keys=arguments.get("keys"),
+            declares=meant, samples=_samples(arguments.get("sample")), limits=self._limits,
         )  # fmt: skip
         script = Script(
-            name, tuple(given.get("args", ())), given.get("env") or {}, tuple(given.get("stand_ins", ()))
+            name,
+            tuple(arguments.get("args", ())),
+            arguments.get("env") or {},
+            tuple(arguments.get("stand_ins", ())),
         )
         how = TrialOptions(
-            self._seed(given), runs, causes_named(given.get("allow", ())),
-            self._untested(given), None if where is None else replace(where, script=script),
+            self._seed(arguments), runs, causes_named(arguments.get("allow", ())),
+            self._untested(arguments), None if where is None else replace(where, script=script),
         )  # fmt: skip
         with surroundings(script) as module:
-            trials = trials_of_program(script, module, beside, how, given.get("query", ""))
+            trials = trials_of_program(script, module, beside, how, arguments.get("query", ""))
             session = self._run(Session(trials, self._memory(trials.source)))
         self.record("headrace queries", len(trials.parts))
         self._raise(session, name, runs, (), trials.why_open)
         return trials
 
-    def _laboratory(self, given: Mapping[str, Any]) -> tuple[Declares, "Laboratory | None"]:
+    def _laboratory(self, arguments: Mapping[str, Any]) -> tuple[Declares, "Laboratory | None"]:
         """Return what a test declares of a job, and where it is tried."""
         from headrace_properties.spark_jobs.laboratory import laboratory_on  # noqa: PLC0415  as above
 
-        lets = [name for name in ("writes", "network") if given.get(f"allow_{name}")]
-        meant = {name: value for name, value in given.items() if name in Meant.__annotations__}
+        lets = [name for name in ("writes", "network") if arguments.get(f"allow_{name}")]
+        meant = {name: value for name, value in arguments.items() if name in Meant.__annotations__}
         where = laboratory_on(
-            given.get("on", "here"), given.get("postgres", ""), 1, lets, given.get("batches", 0)
+            arguments.get("on", "here"), arguments.get("postgres", ""), 1, lets, arguments.get("batches", 0)
         )
-        repeats = Declares(source=FeedSource(once=False if given.get("duplicates") else None))
+        repeats = Declares(source=FeedSource(once=False if arguments.get("duplicates") else None))
         return Declares(**meant) | repeats, where
 
-    def _seed(self, given: VerifyArguments) -> int:
+    def _seed(self, arguments: VerifyArguments) -> int:
         """Return the test's seed, or else the command line's."""
-        seed = given.get("seed")
+        seed = arguments.get("seed")
         return self.seed if seed is None else seed
 
-    def _runs(self, given: Mapping[str, Any]) -> int:
+    def _runs(self, arguments: Mapping[str, Any]) -> int:
         """Return the number of runs: the test's, or else the command line's."""
-        examples: int | None = given.get("examples")
+        examples: int | None = arguments.get("examples")
         return self.examples if examples is None else examples
 
-    def _untested(self, given: VerifyArguments) -> set[str]:
-        return {*self.allow_unknown, *given.get("allow_unknown", ())}
+    def _untested(self, arguments: VerifyArguments) -> set[str]:
+        return {*self.allow_unknown, *arguments.get("allow_unknown", ())}
 
     @property
     def _limits(self) -> CodeLimits:
@@ -379,17 +388,17 @@ class Verifier:
     ) -> None:
         """Fail the test unless all holds. ``unknown``: what was not exercised; ``why``: what else was not judged."""
         __tracebackhide__ = True
-        told = []
+        stories = []
         for number, finding in enumerate(session.trials.findings):
             self.record("headrace finding", " ".join(finding.sentences))
             again = (
                 f"\n\nRun it again\n  {self._command(session, number)}" if finding.trial is not None else ""
             )
-            told.append(f"{session.trials.told(finding)}{again}")
+            stories.append(f"{session.trials.told(finding)}{again}")
         if session.result is Result.VIOLATED:
-            raise InvariantViolatedError("\n\n".join(told))
-        if session.result is not Result.HOLDS and (unknown or why or told):
-            raise NotExercisedError(name, runs, unknown, "\n\n".join([*why, *told]))
+            raise InvariantViolatedError("\n\n".join(stories))
+        if session.result is not Result.HOLDS and (unknown or why or stories):
+            raise NotExercisedError(name, runs, unknown, "\n\n".join([*why, *stories]))
 
     def _command(self, session: Session, number: int) -> str:
         """Return the command that runs a finding again, by its number, or why there is none."""
@@ -419,11 +428,11 @@ def _search_kind(name: str) -> SearchKind:
 
 
 def _refuse_unheeded(
-    given: Mapping[str, object], kind: TargetKind, search: SearchKind = SearchKind.RANDOM
+    arguments: Mapping[str, object], kind: TargetKind, search: SearchKind = SearchKind.RANDOM
 ) -> None:
     """Refuse arguments that would have no effect. Those that are not known are left to `Verifier`."""
     __tracebackhide__ = True
-    named = {name: value for name, value in given.items() if name in OPTIONS and value not in (None, ())}
+    named = {name: value for name, value in arguments.items() if name in OPTIONS and value not in (None, ())}
     refuse_unheeded(OPTIONS, named, kind, search)
 
 
@@ -485,23 +494,27 @@ def _pipeline_target(
     pipeline: Pipeline,
     feed: Any,
     names: tuple[str, str] | None,
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     limits: CodeLimits,
 ) -> PipelineTarget:
     """Return a pipeline with what a test says of it. ``names``: those of it and its feed in a module that has both, or None."""
-    made, source, promises = feed_function(pipeline, feed), given.get("source"), given.get("promises")
-    if not callable(made):
+    feed_of, source, promises = (
+        feed_function(pipeline, feed),
+        arguments.get("source"),
+        arguments.get("promises"),
+    )
+    if not callable(feed_of):
         remedy = "Name a function from a seed to a Feed, or a Hypothesis strategy"
-        raise TargetError(pipeline.name, f"its feed is {made!r:.60}, not a function", remedy)
+        raise TargetError(pipeline.name, f"its feed is {feed_of!r:.60}, not a function", remedy)
     return pipeline_target(
         names[0] if names else pipeline.name,
         pipeline,
-        made,
+        feed_of,
         feed_name=names[1] if names else getattr(feed, "__name__", "feed"),
         promises=check_promises(_promises_beside(names) if promises is None else promises, [pipeline]),
         limits=limits,
-        protocol=given.get("protocol") or SOUND,
-        options=given.get("options"),
+        protocol=arguments.get("protocol") or SOUND,
+        options=arguments.get("options"),
         feed_source=source_in(sys.modules.get(names[0].partition(":")[0] if names else ""))
         if source is None
         else source,
@@ -510,16 +523,16 @@ def _pipeline_target(
 
 def _promises_beside(names: tuple[str, str] | None) -> Sequence[Promise]:
     """Return the list ``promises`` of the module that has a pipeline and its feed; nothing if there is none."""
-    found = None if names is None else getattr(sys.modules[names[0].partition(":")[0]], _PROMISES, None)
-    if found is None:
+    value = None if names is None else getattr(sys.modules[names[0].partition(":")[0]], _PROMISES, None)
+    if value is None:
         return ()
-    return found if isinstance(found, list | tuple) else [found]
+    return value if isinstance(value, list | tuple) else [value]
 
 
 def _importable_name(pipeline: object, feed: object) -> tuple[str, str] | None:
     """(``MODULE:PIPELINE``, the feed's name) of a module that has both; if several do, of one that has promises, too."""
     home = sys.modules.get(getattr(feed, "__module__", ""))
-    found: list[tuple[bool, tuple[str, str]]] = []
+    candidates: list[tuple[bool, tuple[str, str]]] = []
     for module in [home, *sys.modules.values()]:
         variables = getattr(module, "__dict__", {})
         names = [
@@ -527,6 +540,6 @@ def _importable_name(pipeline: object, feed: object) -> tuple[str, str] | None:
             for target in (pipeline, feed)
         ]
         if names[0] and names[1]:
-            found.append((_PROMISES in variables, (f"{variables['__name__']}:{names[0]}", names[1])))
-    promising = [name for has_promises, name in found if has_promises]
-    return next(iter([*promising, *[name for _, name in found]]), None)
+            candidates.append((_PROMISES in variables, (f"{variables['__name__']}:{names[0]}", names[1])))
+    promising = [name for has_promises, name in candidates if has_promises]
+    return next(iter([*promising, *[name for _, name in candidates]]), None)

@@ -127,8 +127,8 @@ class Sampling:
         handlers: handlers by type of event.
     """
 
-    def __init__(self, found: OpenVerdict) -> None:
-        self._found = found
+    def __init__(self, open_verdict: OpenVerdict) -> None:
+        self._found = open_verdict
         self._fraction = 1.0
         self.handlers: Handlers = {KeysSampled: self._on_sampled}
 

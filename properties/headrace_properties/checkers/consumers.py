@@ -160,7 +160,7 @@ class EveryConsumer:
 
 def _by_record(productions: Iterable[Production]) -> dict[tuple[str, str], list[str]]:
     """Map record id and stream to the consumers that a record is addressed to."""
-    found: dict[tuple[str, str], list[str]] = {}
+    consumers: dict[tuple[str, str], list[str]] = {}
     for production in productions:
-        found.setdefault((production.record_id, production.stream), []).append(production.consumer)
-    return found
+        consumers.setdefault((production.record_id, production.stream), []).append(production.consumer)
+    return consumers

@@ -42,8 +42,8 @@ class DropCounter:
 
     def counts(self) -> Counter[str]:
         """Return the count of each computation that has dropped any."""
-        found: Counter[str] = Counter()
+        dropped: Counter[str] = Counter()
         for (name, _), state in sorted(self._states.items()):
             if state:
-                found[name] += decode_state(self._codecs[name], state).dropped
-        return +found
+                dropped[name] += decode_state(self._codecs[name], state).dropped
+        return +dropped

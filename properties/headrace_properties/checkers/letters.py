@@ -64,18 +64,18 @@ class StepLetters:
         if event.computation not in self._letter_streams:
             return ""
         run = (event.process, event.computation, event.cause)
-        error, told = self._errors.pop(run, None), self._told.pop(run, None)
+        error, report = self._errors.pop(run, None), self._told.pop(run, None)
         if error is None or self._sampled:
             return ""
-        stream = self._letter_streams[event.computation] if told is None else told.stream
+        stream = self._letter_streams[event.computation] if report is None else report.stream
         letters = [production for production in event.productions if production.stream == stream]
-        if told is not None and len(letters) < len(event.productions):
+        if report is not None and len(letters) < len(event.productions):
             return f"a dead letter was reported, and {event.productions[0].stream!r} got a record"
         for letter in letters:
             right = self._is_right(letter, event, reported(event), error)
-            if right and told is None:
+            if right and report is None:
                 return "it left a dead letter that was not reported"
-            if right is False and told is not None:
+            if right is False and report is not None:
                 return f"its dead letter, {letter.value!r:.300}, is not that of key {event.key!r} and of the error {error!r:.80}"
         return ""
 
@@ -91,8 +91,10 @@ class StepLetters:
             event.key,
             event.key.partition("/")[2],
         ):  # on Spark, the group of keys is in front: `user_key`
-            made = step_letter(event.computation, key, event.cause, source, value, letter.timestamp, error)
+            value_due = step_letter(
+                event.computation, key, event.cause, source, value, letter.timestamp, error
+            )
             for pipeline in self._versions:
                 with suppress(HeadraceError, LookupError):  # a version that does not have the stream
-                    encoded.add(pipeline.codec(letter.stream).encode(made))
+                    encoded.add(pipeline.codec(letter.stream).encode(value_due))
         return letter.value in encoded if encoded else None

@@ -44,14 +44,16 @@ class Calm:
         """Return whether no fault has struck, or all ended long enough ago. ``at_us``: now, true time."""
         return not self._struck and (not self.since_us or self.since_us + for_us <= at_us)
 
-    def is_due(self, end: RunEnded, ledger: WorkLedger, found: OpenVerdict) -> bool:
-        """Return whether liveness can be judged. ``found``: the caller's finding, which says why if not."""
+    def is_due(self, end: RunEnded, ledger: WorkLedger, open_verdict: OpenVerdict) -> bool:
+        """Return whether liveness can be judged. ``open_verdict``: the caller's finding, which says why if not."""
         if end.why == "limit":
             when, rest = format_time(end.at_us), left(end, ledger)
-            found.cut_short = f"the run was ended at its limit, {when}, while it still made progress{rest}"
+            open_verdict.cut_short = (
+                f"the run was ended at its limit, {when}, while it still made progress{rest}"
+            )
             return False
         if self._struck and end.why != "quiescent":
-            found.unreached = UNFAIR
+            open_verdict.unreached = UNFAIR
             return False
         return True
 

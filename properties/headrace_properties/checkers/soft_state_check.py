@@ -18,13 +18,13 @@ from headrace_properties.verdict import Verdict, Violated
 
 @dataclass(slots=True, eq=False)
 class _Lost:
-    """A timer or production unknown to its owner. ``found``: what ended that; ``replaced``: not by firing it."""
+    """A timer or production unknown to its owner. ``ended_by``: what ended that; ``replaced``: not by firing it."""
 
     computation: str
     key: str
     what: StoredTimer | Production
     source: Event
-    found: Event | None = None
+    ended_by: Event | None = None
     replaced: bool = False
 
 
@@ -40,7 +40,9 @@ class _Touched:
         delta = event.delta
         tags = [*delta.cancelled, *(timer.tag for timer in (*delta.set_timers, *delta.fired))]
         self.timers.update((delta.key, tag) for tag in tags)
-        self.productions.update((made.record_id, made.consumer) for made in delta.productions)
+        self.productions.update(
+            (production.record_id, production.consumer) for production in delta.productions
+        )
 
 
 class SoftStateCheck:
@@ -161,21 +163,21 @@ class SoftStateCheck:
         delta = event.delta
         for lost in self._lost:
             what = lost.what
-            if lost.found is not None:
+            if lost.ended_by is not None:
                 continue
             if isinstance(what, Production):
                 if what.consumer == event.computation and any(id_ == what.record_id for id_, _ in delta.seen):
-                    lost.found = event
+                    lost.ended_by = event
             elif (event.computation, delta.key) == (lost.computation, lost.key):
                 tags = [*delta.cancelled, *[timer.tag for timer in delta.set_timers]]
                 lost.replaced = what not in delta.fired and what.tag in tags
                 if lost.replaced or what in delta.fired:
-                    lost.found = event
+                    lost.ended_by = event
 
     def _on_output(self, event: Output) -> None:
         for lost in self._lost:
-            if lost.found is None and lost.what == event.production:
-                lost.found = event
+            if lost.ended_by is None and lost.what == event.production:
+                lost.ended_by = event
 
     def verdict(self) -> Verdict:
         """Return the verdict so far: which timer or production was lost, and for how long."""
@@ -183,29 +185,29 @@ class SoftStateCheck:
         if not isinstance(verdict, Violated):
             return verdict
         stories = [self._story(lost) for lost in self._lost]
-        witness = [*verdict.witness, *[lost.found for lost in self._lost if lost.found is not None]]
+        witness = [*verdict.witness, *[lost.ended_by for lost in self._lost if lost.ended_by is not None]]
         text = ". ".join([*stories[:3], *([f"And {len(stories) - 3} more"] if len(stories) > 3 else [])])
         message = f"{text + ': ' if text else ''}{verdict.message} (MillWheel 6.2, Figure 12)"
         return Violated(message, tuple(_once(witness)))
 
     def _story(self, lost: _Lost) -> str:
-        what, found = lost.what, lost.found
+        what, later = lost.what, lost.ended_by
         if isinstance(what, Production):
             name = f"{what.record_id} of {lost.computation!r} to {receiver_of(what)}"
             begin = f"checkpointed production {name} was missed by its owner"
             held = f"held no low watermark back at {format_time(what.timestamp)}"
-            if found is None:
+            if later is None:
                 return f"{begin}, was never delivered, and {held}"
-            return f"{begin}, {held}, and arrived only {format_time(found.at_us - lost.source.at_us)} later"
+            return f"{begin}, {held}, and arrived only {format_time(later.at_us - lost.source.at_us)} later"
         begin = f"timer {what.tag!r} of key {lost.key!r} at {lost.computation!r} was missed by its owner"
         due_us = self._due_us(lost, what)
-        if found is not None and lost.replaced:
-            return f"{begin}, until it was set anew or cancelled at {format_time(found.at_us)}"
+        if later is not None and lost.replaced:
+            return f"{begin}, until it was set anew or cancelled at {format_time(later.at_us)}"
         if due_us is None:
             return f"{begin}; it is not due until {format_time(what.due)}"
-        if found is None:
+        if later is None:
             return f"{begin}: it was due at {format_time(due_us)} and did not fire"
-        return f"{begin}: it was due at {format_time(due_us)} and fired only {format_time(found.at_us - due_us)} later"
+        return f"{begin}: it was due at {format_time(due_us)} and fired only {format_time(later.at_us - due_us)} later"
 
     def _due_us(self, lost: _Lost, timer: StoredTimer) -> int | None:
         """Return when it should have fired, true wall time."""

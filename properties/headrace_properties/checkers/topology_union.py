@@ -54,11 +54,11 @@ class TopologyUnion:
 
 def _reached_from(name: str, senders: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """Return the name and everything upstream of it, in a fixed order."""
-    found = {name: None}
+    reached = {name: None}
     waiting = [name]
     while waiting:
         for sender in senders.get(waiting.pop(), NOBODY):
-            if sender not in found:
-                found[sender] = None
+            if sender not in reached:
+                reached[sender] = None
                 waiting.append(sender)
-    return tuple(found)
+    return tuple(reached)

@@ -300,10 +300,10 @@ class WatermarkArrives:
         if reached_us >= aim_us:
             return
         ledger = self._ledger
-        found = [
+        pending = [
             work for sender in ledger.topology.upstream[name] for work in ledger.work.before(sender, aim_us)
         ]
-        oldest = min(found, key=attrgetter("time_us"), default=None)
+        oldest = min(pending, key=attrgetter("time_us"), default=None)
         blame = f"{oldest or 'nothing'} is pending"
         self._found.violated(
             f"the low watermark of {name!r} stands at {format_time(reached_us)} at the end, {format_time(event.at_us)}, and its"

@@ -89,15 +89,15 @@ class Atomicity:
         return self._productions_mismatch(event, runs)
 
     def _productions_mismatch(self, event: Applied, runs: list[Executed]) -> str:
-        made = runs[0].productions
+        produced = runs[0].productions
         for run in runs[1:]:
-            made += run.productions
+            produced += run.productions
         checkpointed = event.delta.productions
-        if checkpointed == made:
+        if checkpointed == produced:
             return ""
         if event.computation not in self._topology.weak:
-            return f"it checkpoints {_ids(checkpointed)}, and {_ids(made)} were produced"
-        foreign = [production for production in checkpointed if production not in made]
+            return f"it checkpoints {_ids(checkpointed)}, and {_ids(produced)} were produced"
+        foreign = [production for production in checkpointed if production not in produced]
         return f"it checkpoints {_ids(foreign)}, which its steps did not produce" if foreign else ""
 
 
@@ -164,9 +164,9 @@ class OneIdOneRecord:
 
     def _reported(self, event: Executed) -> tuple[str, bytes] | None:
         """Return stream and value of the record that user code ran for, if known."""
-        made = self._emissions.get(event.cause)
-        if made is not None:
-            return made[0][1], made[0][2]
+        emissions = self._emissions.get(event.cause)
+        if emissions is not None:
+            return emissions[0][1], emissions[0][2]
         owed = self._ledger.owed.get(event.computation, {}).get(event.cause)
         what = None if owed is None else owed.what
         return (what.stream, what.value) if isinstance(what, Production) else None
@@ -284,10 +284,10 @@ class WeakRerunsAgree:
         if first is event:
             return
         self._found.reached += 1
-        made, again = _content(first), _content(event)
-        if made != again:
+        content, again = _content(first), _content(event)
+        if content != again:
             self._found.violated(
-                f"{event.computation!r} ran twice for {event.cause}, and produced {_named(made)} at"
+                f"{event.computation!r} ran twice for {event.cause}, and produced {_named(content)} at"
                 f" {format_time(first.at_us)} but {_named(again)} at {format_time(event.at_us)}: weak productions need"
                 " idempotent code (MillWheel 6.1.3)",
                 first,

@@ -129,12 +129,12 @@ def batches_once(query: QueryLog) -> Findings:
     count = (
         f"{len(again):,} batches, first batch {batch.number}," if len(again) > 1 else f"batch {batch.number}"
     )
-    told = f"{batch.place}: {count} of {query.title} completed again in another run ({first.place})"
+    summary = f"{batch.place}: {count} of {query.title} completed again in another run ({first.place})"
     begun = min(one.at_us for one in query.batches if one.run == batch.run)
     if max(one.at_us for one in query.batches if one.run == first.run) > begun:
         yield _fact(
-            f"{told}, while the first run went on: two drivers write with one checkpoint. Stop one of them, and see that a driver"
-            " that hangs is dead before another one starts"
+            f"{summary}, while the first run went on: two drivers write with one checkpoint. Stop one of them, and see that a"
+            " driver that hangs is dead before another one starts"
         )
         return
     same = all(
@@ -146,7 +146,7 @@ def batches_once(query: QueryLog) -> Findings:
         else "with other offsets, so that a sink that goes by the batch id skips rows"
     )
     yield _question(
-        f"{told}, {rows}: an older checkpoint was put back, or commits of asynchronous progress were lost. What these batches"
+        f"{summary}, {rows}: an older checkpoint was put back, or commits of asynchronous progress were lost. What these batches"
         " wrote counts twice, unless the target was put back with it or the sink replaces what a batch wrote"
     )
 

@@ -104,8 +104,8 @@ class Books:
 
     def senders(self, stage: str) -> list[str]:
         """Return the stages and sources that a stage reads from."""
-        found = (name for stream in self._inputs[stage] for name in self.writers(stream))
-        return list(dict.fromkeys(found))
+        writers = (name for stream in self._inputs[stage] for name in self.writers(stream))
+        return list(dict.fromkeys(writers))
 
     def readers_of(self, sender: str) -> list[str]:
         """Return the stages that read from a stage or source."""
@@ -203,13 +203,13 @@ class Books:
 
     def oldest(self, stage: str) -> list[Sent]:
         """Return each partition's oldest on-time record that the stage has not processed and whose sender makes promises."""
-        found = []
+        records = []
         for heap in self._waiting.get(stage, {}).values():
             while heap and stage not in heap[0].waits_for:
                 heappop(heap)
             promising = [record for record in heap[:1] if self.said.get(record.line.stage)]
-            found += promising
-        return sorted(found, key=attrgetter("number"))
+            records += promising
+        return sorted(records, key=attrgetter("number"))
 
     def take(self, line: RecordLine) -> None:
         """Take in a line."""

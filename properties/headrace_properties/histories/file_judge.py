@@ -53,16 +53,16 @@ class FileJudge:
     ) -> None:
         self._path = str(path)
         try:
-            told = [topology_of(header)] if header.tells is Tells.RECORDS else pipelines_of(header)
+            recorded = [topology_of(header)] if header.tells is Tells.RECORDS else pipelines_of(header)
         except HeadraceError as error:
             raise HistoryFormatError("history", self._path, f"line 1: {error}") from error
         if pipelines is not None:
-            _check_ran(self._path, told[0], pipelines[0])
+            _check_ran(self._path, recorded[0], pipelines[0])
         records = header.tells is Tells.RECORDS
-        self._records = _Records(header, self._path, told[0]) if records else None
-        ran = told if records or pipelines is None else pipelines
+        self._records = _Records(header, self._path, recorded[0]) if records else None
+        ran = recorded if records or pipelines is None else pipelines
         self._judge = Judge(engine_checkers(ran, header.options))
-        self._promises = Judge(promise_checkers(promises, pipelines or told, header.key_of))
+        self._promises = Judge(promise_checkers(promises, pipelines or recorded, header.key_of))
         self._lines: dict[int, int] = {}
 
     def take(self, number: int, line: Line) -> None:
@@ -110,8 +110,8 @@ class FileJudge:
         return judged | self._promises.verdicts()
 
 
-def _check_ran(path: str, told: Pipeline, pipeline: Pipeline) -> None:
-    lacking = {*told.injectors, *told.computations} - {*pipeline.injectors, *pipeline.computations}
+def _check_ran(path: str, recorded: Pipeline, pipeline: Pipeline) -> None:
+    lacking = {*recorded.injectors, *recorded.computations} - {*pipeline.injectors, *pipeline.computations}
     if lacking:
         reason = f"it tells of {min(lacking)!r}, which pipeline {pipeline.name!r} does not have. Name the pipeline that ran"
         raise HistoryFormatError("history", path, reason)
@@ -169,17 +169,17 @@ class _Records:
 
     def verdicts(self, judged: dict[str, Verdict]) -> dict[str, Verdict]:
         """Return the verdicts of the checkers that apply to this kind of History, and of its own checks."""
-        found: dict[str, Verdict] = {
+        verdicts: dict[str, Verdict] = {
             name: verdict if name in JUDGES_RECORDS else Unknown(NOT_TOLD) for name, verdict in judged.items()
         }
         if not self._translation.tells_owners:
-            found["S6"] = Unknown("no record was processed from a partition whose owner the file tells")
-        if self._unsent and not isinstance(found["S1"], Violated):
+            verdicts["S6"] = Unknown("no record was processed from a partition whose owner the file tells")
+        if self._unsent and not isinstance(verdicts["S1"], Violated):
             streams = ", ".join(map(repr, self._unsent))
-            found["S1"] = Unknown(f"the file does not tell what was sent on {streams}", cut_short=True)
-        elif self._books.sent and not self._ended_in and not isinstance(found["S1"], Violated):
-            found["S1"] = Unknown(self._cut_off(), cut_short=True)
-        return found | {check.name: check.verdict() for check in self._checks}
+            verdicts["S1"] = Unknown(f"the file does not tell what was sent on {streams}", cut_short=True)
+        elif self._books.sent and not self._ended_in and not isinstance(verdicts["S1"], Violated):
+            verdicts["S1"] = Unknown(self._cut_off(), cut_short=True)
+        return verdicts | {check.name: check.verdict() for check in self._checks}
 
     def _cut_off(self) -> str:
         first = self._books.first_waiting()

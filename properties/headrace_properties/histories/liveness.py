@@ -199,13 +199,13 @@ class WatermarkFollows:
         """
         for stage in (*self._books.sources, *self._books.stages):
             known = self._progress.get(stage, {})
-            told = {name: one for name, one in known.items() if name and one.tells_both}
+            telling_both = {name: one for name, one in known.items() if name and one.tells_both}
             owners = self._books.owners.get(stage)
-            for name, one in (told or known).items():
-                if told and owners:
+            for name, one in (telling_both or known).items():
+                if telling_both and owners:
                     is_live = name in owners.values()
                 else:
-                    is_live = not any(other.has_moved_since(one.last) for other in told.values())
+                    is_live = not any(other.has_moved_since(one.last) for other in telling_both.values())
                 if one.is_behind and is_live:
                     yield stage, name, one
             if stage in self._promises and self._promises[stage].is_behind:

@@ -222,9 +222,9 @@ def _opened(path: Path) -> Any:
     return path.open("rb")
 
 
-def _events(log: Path, given: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _events(log: Path, path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield place, kind and fields of everything that is about streaming queries."""
-    where = "" if log == given else f" of {log.name}"
+    where = "" if log == path else f" of {log.name}"
     try:
         with _opened(log) as file, io.TextIOWrapper(file, "utf-8", errors="replace") as lines:
             for number, value in _objects(lines):

@@ -64,11 +64,11 @@ def load_notes(path: Path) -> Mapping[Key, str]:
         NotesError: the file cannot be read, or a note lacks something.
     """
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise NotesError(str(path), f"cannot read it: {error}") from error
-    notes = found.get("equivalent", [])
-    if set(found) - {"equivalent"} or not isinstance(notes, list):
+    notes = document.get("equivalent", [])
+    if set(document) - {"equivalent"} or not isinstance(notes, list):
         raise NotesError(str(path), "it may have nothing but [[equivalent]]")
     reasons: dict[Key, str] = {}
     for number, note in enumerate(notes, 1):

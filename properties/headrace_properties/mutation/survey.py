@@ -97,11 +97,11 @@ def survey(
         UnsoundRunError: something fires.
     """
     parts = [range(first, min(first + _PART, runs)) for first in range(0, runs, _PART)]
-    found: list[SurveyedRun] = []
+    surveyed: list[SurveyedRun] = []
     for done, part in enumerate(spread(partial(_part, load, files), parts, min(jobs, len(parts))), 1):
-        found += part
+        surveyed += part
         on_part(done, len(parts))
-    return tuple(sorted(found, key=lambda run: run.seed))
+    return tuple(sorted(surveyed, key=lambda run: run.seed))
 
 
 _PART = 20
@@ -148,13 +148,13 @@ def _traced(files: frozenset[str]) -> Iterator[Mapping[str, set[int]]]:
         if frame.f_code is simulate.__code__:
             active += 1
             return leave
-        found = lines.get(frame.f_code.co_filename)
-        if not active or found is None:
+        executed = lines.get(frame.f_code.co_filename)
+        if not active or executed is None:
             return None
 
         def step(frame: FrameType, event: str, _argument: Any) -> Any:
             if event == "line":
-                found.add(frame.f_lineno)
+                executed.add(frame.f_lineno)
             return step
 
         return step

@@ -117,16 +117,16 @@ class Asker:
         Raises:
             PromiseError: the promise has changed what it was given.
         """
-        found = verdict() if self.violation is None else self.violation
+        judged = verdict() if self.violation is None else self.violation
         self._check_unchanged()
-        if isinstance(found, Holds) and self._moment.empty and not self._moment.saw:
+        if isinstance(judged, Holds) and self._moment.empty and not self._moment.saw:
             return Unknown(f"it goes through {', '.join(self._moment.empty)}, and there was nothing")
-        if isinstance(found, Holds) and not self._reach.tested:
+        if isinstance(judged, Holds) and not self._reach.tested:
             return Unknown(self._reach.untold)
         if self.world.fraction < 1 and self._moment.widely:
             share = f"{self.world.fraction:.3g} of the keys"
             return Unknown(f"the History has {share}, and the promise looks at more than single rows")
-        return self.violation or found
+        return self.violation or judged
 
     def _check_unchanged(self) -> None:
         changed = self._moment.changed_value()

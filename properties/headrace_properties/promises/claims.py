@@ -214,14 +214,14 @@ def _is_within(span: Span, node: ast.AST) -> bool:
 
 def _node_of(code: CodeType) -> ast.FunctionDef | ast.Lambda:
     source = "".join(linecache.getlines(code.co_filename))
-    found = [
+    nodes = [
         node
         for node in _functions_in(source)
         if getattr(node, "name", "<lambda>") == code.co_name and _first_line(node) == code.co_firstlineno
     ]
-    if len(found) != 1:
+    if len(nodes) != 1:
         raise _UnclearError
-    return found[0]
+    return nodes[0]
 
 
 @functools.lru_cache(maxsize=16)

@@ -45,9 +45,10 @@ def guesses_about(tables: Mapping[str, Sequence[Any]], came: Mapping[str, Sequen
         tables: the rows of each, as ``Row`` values or mappings.
         came: what they are made of, in the same way.
     """
-    given = {column for rows in came.values() for column in columns_of(rows)}
+    came_columns = {column for rows in came.values() for column in columns_of(rows)}
     shared = {
-        name: [column for column in columns_of(rows) if column in given] for name, rows in tables.items()
+        name: [column for column in columns_of(rows) if column in came_columns]
+        for name, rows in tables.items()
     }
     keys = {name: key for name, rows in tables.items() if (key := key_of(rows, shared[name]))}
     for name, key in keys.items():
@@ -57,8 +58,10 @@ def guesses_about(tables: Mapping[str, Sequence[Any]], came: Mapping[str, Sequen
             code = f'newest_wins("{key}", version="{version}", table="{name}")'
             yield code, newest_wins(key, version=version, table=name)
     rows = {**came, **tables}
-    for column in dict.fromkeys(column for given in rows.values() for column in columns_of(given)):
-        amounts = {name: column for name, given in rows.items() if _adds_up(given, column)}
+    for column in dict.fromkeys(
+        column for came_columns in rows.values() for column in columns_of(came_columns)
+    ):
+        amounts = {name: column for name, came_columns in rows.items() if _adds_up(came_columns, column)}
         if _is_called(column, _AMOUNTS) and len(amounts) > 1:
             code = ", ".join(f'"{name}": "{column}"' for name in amounts)
             yield f"same_total({{{code}}})", same_total(amounts)

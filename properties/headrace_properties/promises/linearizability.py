@@ -72,10 +72,10 @@ def linearizable(
         answered = {by(view.value): view for view in moment.outputs(answers)}
         objects: dict[Any, list[tuple[RecordView, Operation]]] = {}
         for view in moment.inputs(requests):
-            told = answered.get(by(view.value))
+            answer_view = answered.get(by(view.value))
             operation = Operation(view.value, view.number)
-            if told is not None:
-                operation = Operation(view.value, view.number, answer(told.value), told.number)
+            if answer_view is not None:
+                operation = Operation(view.value, view.number, answer(answer_view.value), answer_view.number)
             objects.setdefault(key(view), []).append((view, operation))
         if not answered or not objects:
             raise Unexercised(f"nothing was asked on {requests!r} and answered on {answers!r}")

@@ -286,8 +286,8 @@ class Moment:
         Raises:
             NotInPipelineError: the pipeline has no such stream.
         """
-        given = {INPUT: self.inputs, OUTPUT: self.outputs, "": self.outputs, GIVEN: self.inputs}
-        views = given[name]() if name in given else (*self.inputs(name), *self.outputs(name))
+        named = {INPUT: self.inputs, OUTPUT: self.outputs, "": self.outputs, GIVEN: self.inputs}
+        views = named[name]() if name in named else (*self.inputs(name), *self.outputs(name))
         return [view.value for view in views]
 
     def has_stream(self, name: str) -> bool:
@@ -336,11 +336,11 @@ class Moment:
 
     def changed_value(self) -> str:
         """Name a value that the promise has changed; ``""``: none since the last call."""
-        found = self._lender.changed()
+        changed = self._lender.changed()
         self._states.clear()
         self._inputs.clear()
         self._outputs.clear()
-        return found
+        return changed
 
     def _rows(self, computation: str) -> Mapping[str, Any]:
         rows = self._world.rows.get(computation)
@@ -357,10 +357,10 @@ class Moment:
             views += [RecordView(arrival, self._world, self._lender) for arrival in arrivals[len(views) :]]
         if stream is not None:
             self._world.check("stream", stream)
-        found = tuple(view for view in views if stream is None or view.stream == stream)
-        if found:
+        on_stream = tuple(view for view in views if stream is None or view.stream == stream)
+        if on_stream:
             self.saw = True
-            return found
+            return on_stream
         self.empty[f"{called}({'' if stream is None else repr(stream)})"] = None
         return _NoRecords(self)
 
@@ -371,9 +371,9 @@ class _NoRecords(tuple[RecordView, ...]):  # noqa: SLOT001  a tuple cannot have 
     _moment: Moment
 
     def __new__(cls, moment: Moment) -> Self:
-        made = super().__new__(cls)
-        made._moment = moment
-        return made
+        empty = super().__new__(cls)
+        empty._moment = moment
+        return empty
 
     def __len__(self) -> int:
         self._moment.saw = True

@@ -167,13 +167,13 @@ def eventually(*, within_us: int, name: str = "") -> Callable[[Check], Promise]:
     """
 
     def decorator(check: Check) -> Promise:
-        made = make(check, PromiseKind.EVENTUALLY, name=name, within_us=within_us)
+        promise = make(check, PromiseKind.EVENTUALLY, name=name, within_us=within_us)
         if type(within_us) is not int or within_us < 0:
             reason = (
                 f"has within_us={within_us!r}. Give the bound as an int of microseconds, such as 10 * SECOND"
             )
-            raise PromiseError(made.name, "declaration", made.where, reason)
-        return made
+            raise PromiseError(promise.name, "declaration", promise.where, reason)
+        return promise
 
     return decorator
 

@@ -233,8 +233,10 @@ class _InTime:
         if self._awaited:
             return
         within, begin = self.asker.promise.within_us / SECOND, self._begin_us / SECOND
-        told = f"not so within {within:g} s of {begin:g} s, when all faults had healed and all input was in"
-        self.asker.broken(told, event)
+        message = (
+            f"not so within {within:g} s of {begin:g} s, when all faults had healed and all input was in"
+        )
+        self.asker.broken(message, event)
 
     def verdict(self) -> Verdict:
         if self._met and self._rest.end is not None:

@@ -61,12 +61,12 @@ def conserved(name: str, *, held: Mapping[str, Amount], carried: Mapping[str, Am
         )
         if came_in == rests + has_left:
             return
-        told = f"{came_in} came in, but {rests} is held and {has_left} has left"
+        sums = f"{came_in} came in, but {rests} is held and {has_left} has left"
         if "unbalanced" not in moment.memory:
-            raise Broken(f"{told}; each step balances, so a record was lost or took effect twice")
+            raise Broken(f"{sums}; each step balances, so a record was lost or took effect twice")
         change, before, after = moment.memory["unbalanced"]
         raise Broken(
-            f"{told}. The first step that does not balance made {after} of {before}: the {change!r}{_moved(change)}",
+            f"{sums}. The first step that does not balance made {after} of {before}: the {change!r}{_moved(change)}",
             change,
         )
 
@@ -183,8 +183,8 @@ def bounded_state(
         for key, state in moment.states(of).items():
             ends = moment.timers(of, key) or moment.hold(of, key) is not None
             if not ends and not keeps(key, state):
-                told = f"key {key!r} of {of!r} is left with {state!r}, and no timer or hold that would ever end it"
-                raise Broken(told, moment.memory[key])
+                message = f"key {key!r} of {of!r} is left with {state!r}, and no timer or hold that would ever end it"
+                raise Broken(message, moment.memory[key])
 
     def last_write(moment: Moment) -> None:
         moment.memory[moment.changed.key] = moment.changed
@@ -245,8 +245,8 @@ def expected(
             change, memory = moment.changed, moment.memory
             for record in change.consumed:
                 state = memory[change.key] if change.key in memory else initial()
-                memory[change.key], made = function(state, record)
-                memory.setdefault(_MADE, []).extend(_pairs(made))
+                memory[change.key], left = function(state, record)
+                memory.setdefault(_MADE, []).extend(_pairs(left))
 
         def stepped(moment: Moment) -> None:
             _same(moment, stream, moment.memory.get(_MADE, []))
@@ -267,9 +267,9 @@ _MADE = object()
 """The model's output so far; not the key of any row."""
 
 
-def _pairs(made: Any) -> list[Any]:
+def _pairs(returned: Any) -> list[Any]:
     """Check what a model returns."""
-    rows = [*made] if isinstance(made, Iterable) else [made]
+    rows = [*returned] if isinstance(returned, Iterable) else [returned]
     for row in rows:
         if not isinstance(row, list | tuple) or len(row) not in {2, 3}:
             message = f"{row!r:.60} is no (key, value) pair, and no (key, value, timestamp)"
@@ -284,8 +284,8 @@ def _same(moment: Moment, stream: str, wanted: list[Any]) -> None:
         raise Unexercised(f"nothing is expected on {stream!r}, and nothing left")
     timed = any(len(row) > 2 for row in wanted)
     expects = Counter((row[0], moment.encode(stream, row[1]), *row[2:]) for row in wanted)
-    told = Counter((view.key, view.data, *([view.timestamp] if timed else [])) for view in left)
-    missing, surplus = expects - told, told - expects
+    actual = Counter((view.key, view.data, *([view.timestamp] if timed else [])) for view in left)
+    missing, surplus = expects - actual, actual - expects
     if not missing and not surplus:
         return
     shown = {(row[0], moment.encode(stream, row[1]), *row[2:]): row for row in wanted}

@@ -61,15 +61,15 @@ def newest_wins(*by: Column, version: Column, came: str = "", table: str = "", n
     """
 
     def is_newest(moment: Any) -> None:
-        given = _by_key(moment.table(came or GIVEN), by, came or INPUT)
-        known = {key: max(_versions(rows, version), default=None) for key, rows in given.items()}
+        came_rows = _by_key(moment.table(came or GIVEN), by, came or INPUT)
+        known = {key: max(_versions(rows, version), default=None) for key, rows in came_rows.items()}
         kept = _by_key(moment.table(table), by, table)
-        if not any(len({*_versions(known_rows, version)}) > 1 for known_rows in given.values()):
+        if not any(len({*_versions(known_rows, version)}) > 1 for known_rows in came_rows.values()):
             raise Unexercised("no key came in two versions")
         for key, rows in kept.items():
             newest, held = known.get(key), max(_versions(rows, version), default=None)
             if newest is not None and (held is None or held < newest):
-                row = next(row for row in given[key] if plain(_value(row, version)) == newest)
+                row = next(row for row in came_rows[key] if plain(_value(row, version)) == newest)
                 raise Broken(f"{_the(table)} has {_some(rows)}, and a newer version came: {row}")
 
     title = f"{_the(table)} has the newest version of each {_columns(by)}"
@@ -121,8 +121,8 @@ def same_total(
             for table, amount in amounts.items()
         }
         if len({plain(total) for total in totals.values()}) > 1:
-            told = [f"{_the(table)} has {total}" for table, total in totals.items()]
-            raise Broken((", but " if len(told) == 2 else ", ").join(told))
+            parts = [f"{_the(table)} has {total}" for table, total in totals.items()]
+            raise Broken((", but " if len(parts) == 2 else ", ").join(parts))
 
     if len(amounts) < 2:
         raise PromiseError(name, "declaration", "", "compares nothing: name two tables, each with its column")
@@ -138,11 +138,13 @@ def one_row_each(by: Column, of: Column, table: str, name: str) -> Promise:
         for key in wanted:
             if key not in rows:
                 raise Broken(f"{_shown([by], key)} came in, and {_the(table)} has no row of it")
-        for key, told in rows.items():
+        for key, same_key in rows.items():
             if key not in wanted:
-                raise Broken(f"{_the(table)} has {_some(told)}, which nothing came in for")
-            if len(told) > 1:
-                raise Broken(f"{_the(table)} has {_shown([of], key)} {len(told)} times: {_some(told)}")
+                raise Broken(f"{_the(table)} has {_some(same_key)}, which nothing came in for")
+            if len(same_key) > 1:
+                raise Broken(
+                    f"{_the(table)} has {_shown([of], key)} {len(same_key)} times: {_some(same_key)}"
+                )
 
     title = f"Each {_columns([by])} that comes in has exactly one row in {_the(table)}"
     return _made(each_once, "answered_once", [by], table, name, title)
@@ -153,11 +155,11 @@ def expected_table(function: Callable[[Any], Any], table: str, name: str) -> Pro
 
     def same(moment: Any) -> None:
         rows = moment.table(INPUT)
-        made = function(frame_of_rows(rows) if takes_frame(function) else tuple(rows))
-        if hasattr(made, "to_dict"):
-            _compare(moment.table(table), made.to_dict("records"), list(made.columns))
+        returned = function(frame_of_rows(rows) if takes_frame(function) else tuple(rows))
+        if hasattr(returned, "to_dict"):
+            _compare(moment.table(table), returned.to_dict("records"), list(returned.columns))
             return
-        wanted = list(made)
+        wanted = list(returned)
         _compare(
             moment.table(table),
             wanted,
@@ -173,27 +175,27 @@ def expected_query(query: str, table: str, name: str) -> Promise:
     def same(moment: Any) -> None:
         columns, rows = rows_by_sql(query, moment.table)
         wanted = [dict(zip(columns, row, strict=True)) for row in rows]
-        given = [
+        stored = [
             {column: as_stored(value) for column, value in fields_of(row).items()}
             for row in moment.table(table)
         ]
-        _compare(given, wanted, columns)
+        _compare(stored, wanted, columns)
 
     return _made(
         same, "expected", (), table, name, f"{_the(table)} has the rows of: {' '.join(query.split())}"
     )
 
 
-def _compare(given: Iterable[Any], wanted: Iterable[Any], columns: list[str] | None) -> None:
+def _compare(stored: Iterable[Any], wanted: Iterable[Any], columns: list[str] | None) -> None:
     """Raise `Broken` unless rows are the same, however often each is there. ``columns``: as for `_comparable`."""
-    found, expects = (Counter(_comparable(row, columns) for row in rows) for rows in (given, wanted))
-    told = [
+    actual, expects = (Counter(_comparable(row, columns) for row in rows) for rows in (stored, wanted))
+    differences = [
         f"{word} {', '.join(map(str, list(rows.elements())[:_SHOWN]))}"
-        for word, rows in (("missing:", expects - found), ("not expected:", found - expects))
+        for word, rows in (("missing:", expects - actual), ("not expected:", actual - expects))
         if rows
     ]
-    if told:
-        raise Broken("; ".join(told))
+    if differences:
+        raise Broken("; ".join(differences))
 
 
 def _comparable(row: Any, columns: list[str] | None) -> Any:
@@ -227,14 +229,14 @@ def _value(row: Any, column: Column) -> Any:
 
 def _by_key(rows: Iterable[Any], by: Iterable[Column], table: str) -> dict[tuple[Any, ...], list[Any]]:
     """Group rows by key; one that is null is none, as in SQL. Raise `Unexercised` if there are no rows."""
-    found: dict[tuple[Any, ...], list[Any]] = {}
+    groups: dict[tuple[Any, ...], list[Any]] = {}
     for row in rows:
         key = tuple(plain(_value(row, column)) for column in by)
         if None not in key:
-            found.setdefault(key, []).append(row)
-    if not found:
+            groups.setdefault(key, []).append(row)
+    if not groups:
         raise Unexercised(f"{_the(table)} has no rows")
-    return found
+    return groups
 
 
 def _versions(rows: Iterable[Any], column: Column) -> Iterator[Any]:

@@ -30,9 +30,9 @@ def rows_by_sql(query: str, table: Callable[[str], Sequence[Any]]) -> tuple[list
         known = set[str]()
         while True:
             try:
-                found = database.execute(query)
-                rows = found.fetchall()
-                return [name for name, *_ in found.description or ()], rows
+                cursor = database.execute(query)
+                rows = cursor.fetchall()
+                return [name for name, *_ in cursor.description or ()], rows
             except (sqlite3.Error, sqlite3.Warning) as error:
                 lacking = _LACKING.fullmatch(str(error))
                 if lacking is None or lacking[1] in known:

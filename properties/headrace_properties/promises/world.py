@@ -211,8 +211,8 @@ class World:
                 if (production.consumer, production.record_id) not in checkpointed
             )
         if ids:
-            found = [self._sent.get((computation, record_id)) for record_id in ids]
-            step.consumed = tuple(arrival for arrival in found if arrival is not None)
+            arrivals = [self._sent.get((computation, record_id)) for record_id in ids]
+            step.consumed = tuple(arrival for arrival in arrivals if arrival is not None)
         if productions:
             step.produced = tuple(self._send(event, production) for production in productions)
 

@@ -248,7 +248,7 @@ class _Calm:
         mints = sum(1 for _ in self._of(IntervalMinted))
         executed = {(event.computation, event.key, event.version) for event in self._of(Executed)}
         deletions = sum(1 for _ in self._of(CheckpointsDeleted))
-        found: dict[tuple[str, str], float] = {
+        most: dict[tuple[str, str], float] = {
             ("worker", "Deliver"): len(sent) + resent,
             ("store", "Scan"): mints if engine.scan_page_rows >= len(executed) else self._end_us,
             ("store", "Write"): len(executed) + deletions,
@@ -256,8 +256,8 @@ class _Calm:
         }
         default = EngineOptions()
         if engine.cache_bytes >= default.cache_bytes and engine.bloom_capacity >= default.bloom_capacity:
-            found["store", "Read"] = 0
-        return found
+            most["store", "Read"] = 0
+        return most
 
     # Nothing comes late
 
@@ -292,14 +292,14 @@ class _Calm:
     def _slow_records(self) -> Iterator[str]:
         """Records: from the step that made them to their owner, to the write that consumes them, and to their ACK."""
         scanned_us = self._scanned_us
-        made, came, durable = dict[_Copy, int](), dict[_Copy, int](), dict[_Copy, int]()
+        produced, came, durable = dict[_Copy, int](), dict[_Copy, int](), dict[_Copy, int]()
         for event in self._history:
             for production in _sent_first(event):
-                made.setdefault((production.record_id, production.consumer), event.at_us)
+                produced.setdefault((production.record_id, production.consumer), event.at_us)
             if type(event) is Delivered:
                 copy = event.record_id, event.computation
                 came[copy] = event.at_us
-                since_us = made.get(copy, event.at_us)
+                since_us = produced.get(copy, event.at_us)
                 if since_us > scanned_us and event.at_us > since_us + 2 * _MESSAGE_US:
                     yield f"{event.record_id} came to {event.computation} after {event.at_us - since_us} us"
             elif type(event) is Applied:
@@ -451,7 +451,7 @@ class _Reached:
             for address in self._pipeline.injectors[name].addresses()
         ]  # fmt: skip
         return max(
-            next((at_us for at_us, told in self._told[address] if told >= value), _NEVER)
+            next((at_us for at_us, reached in self._told[address] if reached >= value), _NEVER)
             for address in addresses
         )
 

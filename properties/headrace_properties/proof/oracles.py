@@ -184,10 +184,10 @@ def _misreported(history: History) -> str:
     """Say which scan returned other rows than the store's, and which owner gives another reason for the end of its tenure."""
     written: dict[str, set[str]] = {}
     since: dict[int, set[str]] = {}
-    given = {activation.first_event: activation.input for activation in history.activations}
+    inputs = {activation.first_event: activation.input for activation in history.activations}
     input_ = ""
     for number, event in enumerate(history):
-        input_ = given.get(number, input_)
+        input_ = inputs.get(number, input_)
         match event:
             case Applied():
                 written.setdefault(event.computation, set()).add(event.delta.key)
@@ -250,8 +250,8 @@ def _zombie_told(workload: Workload, history: History) -> bool:
                 minted.append(event)
             case Executed() if event.computation in weak:
                 is_zombie = event.timer is not None and any(_replaces(mint, event) for mint in minted)
-                made = zombies if is_zombie else owners
-                made.update([production.record_id for production in event.productions])
+                producers = zombies if is_zombie else owners
+                producers.update([production.record_id for production in event.productions])
             case Delivered():
                 taken.add(event.record_id)
             case Output():

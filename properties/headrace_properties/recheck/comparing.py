@@ -113,20 +113,20 @@ def recheck(
     """
     reasons = {name: _reason(spec) for name, spec in pipeline.computations.items()}
     declared = [(name, reason) for name, reason in reasons.items() if reason]
-    found = Recheck(recording.feed.records, declared=declared)
+    result = Recheck(recording.feed.records, declared=declared)
     if recording.tells_steps:
-        _compare_steps(recording, pipeline, found)
+        _compare_steps(recording, pipeline, result)
     if recording.fraction < 1:
-        found.unknown.append(
+        result.unknown.append(
             f"the recording has {recording.fraction:.3g} of the keys, so what the whole run came to is not told"
         )
-        return found
+        return result
     if not recording.ended:
-        found.unknown.append(
+        result.unknown.append(
             "the recorded run did not come to rest, so what it would have come to is not told"
         )
-    _compare_runs(recording, pipeline, found, plans, seed, on_run)
-    return found
+    _compare_runs(recording, pipeline, result, plans, seed, on_run)
+    return result
 
 
 def _reason(spec: ComputationSpec) -> str:
@@ -137,7 +137,7 @@ def _reason(spec: ComputationSpec) -> str:
     return "" if spec.exactly_once else "it runs without exactly-once, so records may count twice"
 
 
-def _compare_steps(recording: RecordedHistory, pipeline: Pipeline, found: Recheck) -> None:
+def _compare_steps(recording: RecordedHistory, pipeline: Pipeline, result: Recheck) -> None:
     """Rerun each recorded step."""
     replay, strange = StepReplay(pipeline), set[str]()
     first: Difference | None = None
@@ -153,14 +153,14 @@ def _compare_steps(recording: RecordedHistory, pipeline: Pipeline, found: Rechec
         elif name in undeclared and all(run.timer or replay.record(run) for run in step.runs):
             difference = _step_difference(step, replay, pipeline)
             if difference is None:
-                found.steps += 1
+                result.steps += 1
             else:
                 differing += 1
                 if first is None or len(difference.inputs) < len(first.inputs):
                     first = difference
     if first is not None:
-        found.differences.append(replace(first, others=differing - 1))
-    found.unknown += [
+        result.differences.append(replace(first, others=differing - 1))
+    result.unknown += [
         f"computation {name!r} ran then, and today's pipeline does not have it" for name in sorted(strange)
     ]
 
@@ -220,7 +220,7 @@ def _state(spec: ComputationSpec, state: Encoded) -> str:
 def _compare_runs(
     recording: RecordedHistory,
     pipeline: Pipeline,
-    found: Recheck,
+    result: Recheck,
     plans: int,
     seed: int,
     on_run: Callable[[int], None],
@@ -229,7 +229,7 @@ def _compare_runs(
     options = ClusterOptions()
     ground = ground_of(pipeline, recording.feed, options)
     then = OutputLineage(recording.events, partial(_alike, pipeline))
-    compared = _compared_streams(pipeline, found)
+    compared = _compared_streams(pipeline, result)
     late = 0
     for number in range(plans + 1):
         schedule = FaultSchedule()
@@ -239,27 +239,27 @@ def _compare_runs(
         try:
             history = simulate(pipeline, recording.feed, options=options, faults=schedule, seed=seed + number)
         except HeadraceError as error:
-            found.differences.append(Difference("the run", "came to its end", f"stops: {error}", place, ()))
+            result.differences.append(Difference("the run", "came to its end", f"stops: {error}", place, ()))
             return
-        found.runs += 1
-        on_run(found.runs)
+        result.runs += 1
+        on_run(result.runs)
         differing = list(
             _differing(then, OutputLineage(history, partial(_alike, pipeline)), recording, compared)
         )
         if differing and not then.has_late_input:
-            found.differences.append(_smallest(differing, pipeline, place))
+            result.differences.append(_smallest(differing, pipeline, place))
             return
         late = max(late, len(differing))
     if late:
-        found.unknown.append(
+        result.unknown.append(
             f"up to {late:,} outputs differ in the runs; records of the input were late, and what late records lead to, or no"
             " longer prevent, depends on when they come"
         )
 
 
-def _compared_streams(pipeline: Pipeline, found: Recheck) -> frozenset[str]:
+def _compared_streams(pipeline: Pipeline, result: Recheck) -> frozenset[str]:
     """Return the streams whose records must be the same; dead letters contain ids, which differ between runs."""
-    loose_sources = {name for name, _ in found.declared}
+    loose_sources = {name for name, _ in result.declared}
     loose = {
         name
         for name in pipeline.computations
@@ -270,7 +270,7 @@ def _compared_streams(pipeline: Pipeline, found: Recheck) -> frozenset[str]:
     }
     compared = frozenset(streams.intersection(pipeline.output_streams))
     if not compared:
-        found.unknown.append(
+        result.unknown.append(
             "no output can be compared: all streams come from computations that declare otherwise"
         )
     return compared

@@ -301,11 +301,13 @@ class _Reference:
 
     # Streams (4.2, 4.3)
 
-    def _productions(self, stage: RunningComputation, made: Sequence[Emitted], cause: str) -> list[Delivery]:
+    def _productions(
+        self, stage: RunningComputation, emissions: Sequence[Emitted], cause: str
+    ) -> list[Delivery]:
         """Choice: ids name the cause and count, as those of weak productions do in every run (6.1.2)."""
         return [
             delivery
-            for number, emitted in enumerate(made)
+            for number, emitted in enumerate(emissions)
             for delivery in self._deliveries(emitted, f"{cause}>{stage.spec.name}#{number}")
         ]
 

@@ -120,10 +120,10 @@ def _check_injector(injector: Injector, mediator: Mediator) -> None:
     journal = mediator.journal(injector.address)
     _check_holder(injector.address, mediator, injector.address, injector.epoch)
     assert injector.table == mediator.table, f"{injector.address} knows another table than the store"
-    told = journal.position, journal.contents.get(injector.address)
+    journaled = journal.position, journal.contents.get(injector.address)
     intake = injector.intake
-    assert told == (intake.position, intake.promised), (
-        f"{injector.address} journaled {told}, and takes {intake.position}, {intake.promised} for journaled"
+    assert journaled == (intake.position, intake.promised), (
+        f"{injector.address} journaled {journaled}, and takes {intake.position}, {intake.promised} for journaled"
     )
 
 

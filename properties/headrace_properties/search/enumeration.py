@@ -48,7 +48,7 @@ class Enumeration:
         outside: Collection[Breach] = (),
     ) -> None:
         self.application, self.protocol = application, protocol
-        self.found = Verification(feed_seeds=(feed_seed,))
+        self.verification = Verification(feed_seeds=(feed_seed,))
         base, feed = options or ClusterOptions(), application.feed(feed_seed)
         singles = single_faults(application.versions, feed, base, first)
         chosen: list[tuple[StepFault, ...]] = (

@@ -75,7 +75,7 @@ class ExhaustiveSearch:
     ) -> None:
         self.application, self.protocol = application, protocol
         self._exploration = Exploration(scope)
-        self.found = Verification(feed_seeds=(feed_seed,), exploration=self._exploration)
+        self.verification = Verification(feed_seeds=(feed_seed,), exploration=self._exploration)
         self._runs = ScopedRuns(application, scope, feed_seed)
         self.described = f"{self._runs.described} on the protocol {protocol.name}, exhaustive"
 

@@ -300,10 +300,10 @@ def _is_scratch(event: str, arguments: tuple[Any, ...]) -> bool:
     folder = arguments[-1] if event in _FILE_CHANGES and event != "os.truncate" else None
     base = f"/proc/self/fd/{folder}" if isinstance(folder, int) and folder >= 0 else ""
     whole = [os.path.realpath(os.path.join(base, os.fsdecode(path))) for path in paths]  # noqa: PTH118  quicker
-    made = [os.path.realpath(path) for path in _scratch]
+    scratch = [os.path.realpath(path) for path in _scratch]
     return _by_tempfile(sys._getframe(2)) or (
         bool(whole)
-        and all(any(path == one or path.startswith(f"{one}{os.sep}") for one in made) for path in whole)
+        and all(any(path == one or path.startswith(f"{one}{os.sep}") for one in scratch) for path in whole)
     )
 
 

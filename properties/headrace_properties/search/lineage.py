@@ -63,7 +63,7 @@ class LineageSearch:
                 raise OptionsError("kinds", kind, f"one of {', '.join(LINEAGE_KINDS)} in a search by lineage")
         self.application, self.protocol = application, protocol
         self._exploration = Exploration(scope, lineage=True)
-        self.found = Verification(feed_seeds=(feed_seed,), exploration=self._exploration)
+        self.verification = Verification(feed_seeds=(feed_seed,), exploration=self._exploration)
         self._runs = ScopedRuns(application, scope, feed_seed)
         self.described = f"{self._runs.described} on the protocol {protocol.name}, lineage"
         self._supports: dict[frozenset[StepFault], dict[Goal, dict[StepFault, None]]] = {}
@@ -90,18 +90,18 @@ class LineageSearch:
             }
             if not faults:
                 self._exploration.singles = sum(1 for step in lineage.steps for _ in self._faults_at(step))
-        found: dict[frozenset[StepFault], _Faults] = {}
+        larger: dict[frozenset[StepFault], _Faults] = {}
         for faults in sets:
             for support in self._supports[frozenset(faults)].values():
                 for fault in support:
                     together = frozenset((*faults, fault))
-                    if len(together) == len(faults) or together in found:
+                    if len(together) == len(faults) or together in larger:
                         continue
                     if self._hits(together):
-                        found[together] = (*faults, fault)
+                        larger[together] = (*faults, fault)
                     else:
                         self._exploration.pruned += 1
-        return [*found.values()]
+        return [*larger.values()]
 
     def _hits(self, faults: frozenset[StepFault]) -> bool:
         """Return whether faults hit, for some goal, its support in every run of a subset of them."""
@@ -207,7 +207,7 @@ class Lineage:
 
     def _steps_of(self, arrival: ArrivedMessage) -> Iterator[Step]:
         """Yield the steps that sent and received a message, except those of the store, which takes no steps."""
-        for told in (self._recording.sent, self._recording.received):
-            step = told.get((id(arrival.content), arrival.place))
+        for steps in (self._recording.sent, self._recording.received):
+            step = steps.get((id(arrival.content), arrival.place))
             if step is not None:
                 yield step

@@ -118,8 +118,8 @@ class Recording:
     def _tell(self, step: Step, event: object, to: str) -> None:
         self._told += 1
         if not self._healed:
-            told = self.sent if step.does is Does.SENDS else self.received
-            told[id(event), to] = step  # arrivals are kept alive, so their ids stay unique
+            steps = self.sent if step.does is Does.SENDS else self.received
+            steps[id(event), to] = step  # arrivals are kept alive, so their ids stay unique
         if self._healed or type(event).__name__ in _NO_STEPS or self._routine.takes(step.process, to, event):
             return
         self._steps.append(_Reached(self.arrivals.clock, self._told, step))
@@ -166,13 +166,13 @@ class Recording:
 
         A crash after the first is a crash before the second.
         """
-        found, following = set[int](), dict[str, _Reached]()
+        numbers, following = set[int](), dict[str, _Reached]()
         for reached in reversed(self._steps):
             other = following.get(reached.step.process)
             if other is not None and other.clock == reached.clock:
-                found.add(reached.number)
+                numbers.add(reached.number)
             following[reached.step.process] = reached
-        return found
+        return numbers
 
 
 _NO_STEPS = ("Wake", "SourceWatermark", "Replayed")

@@ -77,15 +77,17 @@ def behaviour(history: Iterable[Event], spots: Iterable[Spot]) -> frozenset[str]
         spots: where faults took effect in it.
     """
     last: dict[tuple[str, str], str] = {}
-    found: set[tuple[str, str | None, str]] = set()
+    successions: set[tuple[str, str | None, str]] = set()
     for event in history:
         kind_of = _KINDS.get(type(event))
         if kind_of is not None:
             kind = kind_of(event)
             place = (event.computation, event.key)  # type: ignore[union-attr]  # these events have both
-            found.add((event.computation, last.get(place), kind))  # type: ignore[union-attr]
+            successions.add((event.computation, last.get(place), kind))  # type: ignore[union-attr]
             last[place] = kind
-    spoken = {f"{computation}: {before or 'nothing'}, then {kind}" for computation, before, kind in found}
+    spoken = {
+        f"{computation}: {before or 'nothing'}, then {kind}" for computation, before, kind in successions
+    }
     return frozenset(spoken | {" ".join(spot) for spot in spots})
 
 

@@ -55,16 +55,16 @@ def input_digest(feed: Feed) -> str:
 
 def user_modules(names: Iterable[str]) -> list[ModuleType]:
     """Return the modules of these names and those that they have objects from, without installed ones and Headrace's own."""
-    found: dict[str, ModuleType] = {}
+    modules: dict[str, ModuleType] = {}
     waiting = list(names)
     while waiting:
         name = waiting.pop()
         module = sys.modules.get(name)
-        if name in found or not isinstance(module, ModuleType) or not _is_users(module):
+        if name in modules or not isinstance(module, ModuleType) or not _is_users(module):
             continue
-        found[name] = module
+        modules[name] = module
         waiting += _used_by(module)
-    return [found[name] for name in sorted(found)]
+    return [modules[name] for name in sorted(modules)]
 
 
 def _used_by(module: ModuleType) -> Iterator[str]:

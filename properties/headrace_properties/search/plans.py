@@ -120,9 +120,9 @@ def random_plan(
 
 
 def _each(
-    made: f.AnyFault | f.StepFault | tuple[f.AnyFault | f.StepFault, ...],
+    faults: f.AnyFault | f.StepFault | tuple[f.AnyFault | f.StepFault, ...],
 ) -> tuple[f.AnyFault | f.StepFault, ...]:
-    return made if isinstance(made, tuple) else (made,)
+    return faults if isinstance(faults, tuple) else (faults,)
 
 
 _SAME_TIME, _SAME_PLACE, _LASTING = 4, 8, 1
@@ -193,9 +193,9 @@ def draw_faults(
     while len(faults) < count:
         at_us = ground.moment(random.randrange(ground.busy_us))
         where, how, how_long = random.randbytes(3)
-        made = _each(random.choice(makers)(Slot(ground, at_us, 0, where, how, how_long)))
-        timed = [fault for fault in made if not isinstance(fault, f.StepFault)]
-        if len(timed) == len(made) and not isinstance(timed[0], without):
+        drawn = _each(random.choice(makers)(Slot(ground, at_us, 0, where, how, how_long)))
+        timed = [fault for fault in drawn if not isinstance(fault, f.StepFault)]
+        if len(timed) == len(drawn) and not isinstance(timed[0], without):
             faults += timed
     return f.FaultSchedule(tuple(faults), ground.horizon_us + SECOND if faults else 0)
 

@@ -265,10 +265,10 @@ class _CostReader:
 
     def end(self) -> None:
         """Count what is known only at the end of the run."""
-        effects, made = self._effects, self._made
+        effects, values_of = self._effects, self._made
         self._costs.in_vain += sum(len(causes) for causes in self._running.values())
         self._costs.counted_twice += effects.total() - len(effects)
-        self._costs.diverged += sum(len(values) > 1 for values in made.values())
+        self._costs.diverged += sum(len(values) > 1 for values in values_of.values())
 
     def _on_injected(self, event: Injected) -> None:
         for production in event.productions:

@@ -71,7 +71,7 @@ def drawn(seed: int, number: int) -> tuple[bytes, ...]:
         seed: of the search.
         number: of the round, from 0.
     """
-    found: list[bytes] = []
+    plans: list[bytes] = []
 
     @hypothesis.seed(seed * _ROUNDS + number)
     @settings(
@@ -79,13 +79,13 @@ def drawn(seed: int, number: int) -> tuple[bytes, ...]:
     )  # fmt: skip
     @given(st.binary(min_size=PLAN_BYTES, max_size=PLAN_BYTES))
     def note(data: bytes) -> None:
-        if any(data) or not (number or found):
-            found.append(data)
+        if any(data) or not (number or plans):
+            plans.append(data)
 
     with warnings.catch_warnings(), _no_constants:
         warnings.simplefilter("ignore", hypothesis.errors.HypothesisWarning)
         note()
-    return tuple(found)
+    return tuple(plans)
 
 
 class Steering:
@@ -125,7 +125,9 @@ class Steering:
         self.usual = base = options or ClusterOptions()
         self._feed_seeds = application.feed_seeds(seed, feeds)
         self._ordering = None if depth is None else ordering_of(application, base, seed, depth)
-        self.found = Verification(feed_seeds=self._feed_seeds, feeds_asked=feeds, ordering=self._ordering)
+        self.verification = Verification(
+            feed_seeds=self._feed_seeds, feeds_asked=feeds, ordering=self._ordering
+        )
         self._grounds = [
             ground_of(application.versions, application.feed(feed_seed), base)
             for feed_seed in self._feed_seeds
@@ -144,7 +146,7 @@ class Steering:
     def batches(self, run: RunTrials) -> Iterator[Batch]:
         """Run round after round, each steered by what those before it have reached."""
         while True:
-            trials = self.round(self.found.covered)
+            trials = self.round(self.verification.covered)
             yield zip(trials, run(trials), strict=True)
 
     def _all_faults(self, table: int) -> list[StepFault]:

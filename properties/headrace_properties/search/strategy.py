@@ -27,14 +27,14 @@ class Strategy(Interface):
     Attributes:
         application: what is under test.
         protocol: the state machines to host.
-        found: the result so far, to which the search adds each run.
+        verification: the result so far, to which the search adds each run.
         usual: the options that a smallest failure has; ``None``: failures are smallest as they are found.
         described: tells it from other searches in the file of one that can resume; ``""``: it cannot.
     """
 
     application: Application
     protocol: Protocol
-    found: Verification
+    verification: Verification
 
     @property
     def usual(self) -> ClusterOptions | None:
@@ -73,7 +73,7 @@ def search(
         JournalError: ``resume`` is the file of another search.
         OptionsError: such a search cannot resume.
     """
-    application, verification = strategy.application, strategy.found
+    application, verification = strategy.application, strategy.verification
     if resume is not None and not strategy.described:
         raise OptionsError("resume", str(resume), "an exhaustive search, or one by lineage")
     jobs = jobs if math.isinf(examples) else useful_jobs(jobs, int(examples))
@@ -108,7 +108,7 @@ _MOST_IDLE = 10
 
 def _run_all(
     batches: Iterator[Batch],
-    found: Verification,
+    verification: Verification,
     examples: float,
     until_quiet: float,
     ends_s: float,
@@ -120,22 +120,22 @@ def _run_all(
     """
     for batch in batches:
         for trial, judged in batch:
-            found.take(trial, judged)
-            why = _why_stopped(found, examples, ends_s)
-            found.stop(why)
-            on_run(found)
+            verification.take(trial, judged)
+            why = _why_stopped(verification, examples, ends_s)
+            verification.stop(why)
+            on_run(verification)
             if why:
                 return
-        if found.chance_of_news < until_quiet:
-            found.stop("quiet")
+        if verification.chance_of_news < until_quiet:
+            verification.stop("quiet")
             return
-        if found.runs + found.idle >= _MOST_IDLE * examples:
+        if verification.runs + verification.idle >= _MOST_IDLE * examples:
             return
 
 
-def _why_stopped(found: Verification, examples: float, ends_s: float) -> str:
-    if found.failure is not None:
+def _why_stopped(verification: Verification, examples: float, ends_s: float) -> str:
+    if verification.failure is not None:
         return "failure"
-    if found.counted >= examples:
+    if verification.counted >= examples:
         return "examples"
     return "minutes" if time.monotonic() >= ends_s else ""

@@ -48,7 +48,7 @@ def unreached(application: Application, taken: Iterable[Branch]) -> tuple[tuple[
     return tuple(sorted(lines - reached))
 
 
-def _tracer(files: set[str | None], found: set[Branch]) -> Callable[[FrameType, str, Any], Any]:
+def _tracer(files: set[str | None], branches: set[Branch]) -> Callable[[FrameType, str, Any], Any]:
     def enter(frame: FrameType, _event: str, _argument: Any) -> Any:
         file = frame.f_code.co_filename
         if file not in files:
@@ -58,7 +58,7 @@ def _tracer(files: set[str | None], found: set[Branch]) -> Callable[[FrameType, 
         def step(frame: FrameType, event: str, _argument: Any) -> Any:
             nonlocal last
             if event == "line":
-                found.add((file, last, frame.f_lineno))
+                branches.add((file, last, frame.f_lineno))
                 last = frame.f_lineno
             return step
 

@@ -192,30 +192,30 @@ class Caller:
         spec, state = self.pipeline.computations[step.computation], outcome.state
         level = partial(leveled_value, is_state=unordered)
         read = None if state is None else level(spec.state_codec, state or spec.initial_state)
-        made = [
+        sent = [
             (*_place(emitted), level(self.pipeline.codec(emitted.stream), emitted.value))
             for emitted in outcome.made
         ]
-        return read, made, outcome.hold, outcome.timers
+        return read, sent, outcome.hold, outcome.timers
 
     def decoded(self, step: HookCall, outcome: StepResult) -> Any:
         """An outcome as values."""
         spec = self.pipeline.computations[step.computation]
         state = None if not outcome.state else decode_state(spec.state_codec, outcome.state)
-        made = [
+        sent = [
             (*_place(emitted), self.pipeline.codec(emitted.stream).decode(emitted.value))
             for emitted in outcome.made
         ]
-        return state, outcome.state == b"", made, outcome.hold, outcome.timers
+        return state, outcome.state == b"", sent, outcome.hold, outcome.timers
 
     def shown(self, step: HookCall, outcome: Outcome) -> str:
         """Describe an outcome for people: what was sent, the state, the timers."""
         if isinstance(outcome, Raised):
             return f"{outcome.kind}: {outcome.text}"
-        state, _, made, hold, timers = self.decoded(step, outcome)
+        state, _, sent, hold, timers = self.decoded(step, outcome)
         parts = [
             f"{value!r} on {stream!r}{'' if key == step.key else f', key {key!r}'}"
-            for stream, key, _, value in made
+            for stream, key, _, value in sent
         ]
         if outcome.state is not None:
             parts.append(f"state {state!r}" if outcome.state else "the initial state")

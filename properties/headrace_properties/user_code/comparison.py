@@ -59,9 +59,9 @@ class OutputComparison:
 
     def examples(self, most: int = 10) -> list[tuple[str, Emitted]]:
         """The first differing records, by timestamp: ("first" or "second", the record that only this output has)."""
-        found = [("first", emitted) for emitted in self.only_first.elements()]
-        found += [("second", emitted) for emitted in self.only_second.elements()]
-        return sorted(found, key=lambda pair: (output_order(pair[1]), pair[0]))[:most]
+        differing = [("first", emitted) for emitted in self.only_first.elements()]
+        differing += [("second", emitted) for emitted in self.only_second.elements()]
+        return sorted(differing, key=lambda pair: (output_order(pair[1]), pair[0]))[:most]
 
 
 def same_output(
@@ -92,13 +92,15 @@ def _until(outputs: Counter[Emitted], until_us: int) -> Counter[Emitted]:
     return Counter({output: count for output, count in outputs.items() if output.timestamp <= until_us})
 
 
-def without_ids(result: RunResult, pipeline: Pipeline, told: Callable[[Letter], Letter] = dict) -> RunResult:
+def without_ids(
+    result: RunResult, pipeline: Pipeline, rewrite: Callable[[Letter], Letter] = dict
+) -> RunResult:
     """Return the output without the ids and the addresses of objects in its dead letters.
 
     Args:
         result: of a run of this pipeline.
         pipeline: says which streams have dead letters.
-        told: rewrites the rest of a letter.
+        rewrite: rewrites the rest of a letter.
     """
     policies = [spec.on_failure for spec in pipeline.computations.values()]
     policies += [spec.on_malformed for spec in pipeline.injectors.values()]
@@ -110,7 +112,7 @@ def without_ids(result: RunResult, pipeline: Pipeline, told: Callable[[Letter], 
         letter = pipeline.codec(record.stream).decode(record.value) if record.stream in streams else None
         if not _is_letter(letter):
             return record
-        letter = told(letter)
+        letter = rewrite(letter)
         if "cause" in letter:  # an injector's letter has none
             letter["cause"] = ""
         letter["error"] = _ADDRESS.sub("at an address", letter["error"])

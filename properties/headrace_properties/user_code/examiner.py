@@ -128,9 +128,9 @@ class Examiner:
 
         def shows(kept: tuple[int, ...]) -> bool:
             nonlocal best, latest
-            for found in self._look(feed.only(kept)).witnesses(habit):
-                if _likeness(found) == _likeness(witness):
-                    best, latest = kept, found
+            for other in self._look(feed.only(kept)).witnesses(habit):
+                if _likeness(other) == _likeness(witness):
+                    best, latest = kept, other
                     return True
             return False
 

@@ -81,17 +81,17 @@ def resting(calls: Iterable[tuple[HookCall, object, int]], records: int) -> list
         row.came = came if step.record is not None else row.came
         if isinstance(outcome, StepResult):
             row.take(step, outcome)
-    found = []
+    rests = []
     for computation, by_key in rows.items():
         left = [row for row in by_key.values() if row.stays]
         gone = [row for row in left if 2 * row.came <= records]
         first = min(gone, key=lambda row: row.came, default=_Row(None))
-        found.append(
+        rests.append(
             Resting(
                 computation, first.step, first.state, first.came, records, len(gone), len(left), len(by_key)
             )
         )
-    return found
+    return rests
 
 
 @dataclass(slots=True)
@@ -106,16 +106,18 @@ class Growth:
     _gone: Counter[str] = field(default_factory=Counter)
     _left: Counter[str] = field(default_factory=Counter)
 
-    def take(self, found: Resting, state: Any) -> None:
+    def take(self, rest: Resting, state: Any) -> None:
         """Add what an input leaves. ``state``: of the first key that comes no more, as user code reads it."""
-        self._gone[found.computation] += found.gone
-        self._left[found.computation] += found.left
-        if found.gone:
-            self._told.setdefault(found.computation, found.told(state))
+        self._gone[rest.computation] += rest.gone
+        self._left[rest.computation] += rest.left
+        if rest.gone:
+            self._told.setdefault(rest.computation, rest.told(state))
 
     @property
     def growing(self) -> dict[str, str]:
         """The computations whose state grows, each with what shows it."""
         return {
-            name: told for name, told in self._told.items() if 5 * self._gone[name] >= 2 * self._left[name]
+            name: evidence
+            for name, evidence in self._told.items()
+            if 5 * self._gone[name] >= 2 * self._left[name]
         }

@@ -66,10 +66,10 @@ def guessed_promises(
 def _answers(came: Rows, left: Rows) -> Iterator[Guess]:
     """Yield that what comes in by a key is answered once, where no answer is to anything else."""
     for requests, asked in came.items():
-        for answers, told in left.items():
-            keys = [column for column in columns_of(asked) if column in columns_of(told)]
+        for answers, answer_rows in left.items():
+            keys = [column for column in columns_of(asked) if column in columns_of(answer_rows)]
             for key in filter(looks_like_key, keys):
-                known, answered = ({str(row[key]) for row in rows} for rows in (asked, told))
+                known, answered = ({str(row[key]) for row in rows} for rows in (asked, answer_rows))
                 if len(known) == len(asked) and answered <= known:
                     code = f'answered_once("{requests}", "{answers}", by="{key}")'
                     yield code, answered_once(requests, answers, by=key)

@@ -118,10 +118,10 @@ class Look:
 
     def witnesses(self, habit: Habit) -> list[Witness]:
         """Return how a habit shows, once for each computation."""
-        found: dict[str, Witness] = {}
+        witnesses: dict[str, Witness] = {}
         for witness in self._ask(habit):
-            found.setdefault(witness.computation, witness)
-        return list(found.values())
+            witnesses.setdefault(witness.computation, witness)
+        return list(witnesses.values())
 
     def _ask(self, habit: Habit) -> Iterator[Witness]:
         self.calls  # noqa: B018  evaluating it shows what stops the run
@@ -168,13 +168,13 @@ class Look:
     @cached_property
     def calls(self) -> list[ObservedCall]:
         """All calls in order."""
-        found: list[ObservedCall] = []
+        calls: list[ObservedCall] = []
         self._caller.restore()
         self._caller.changed = set()
 
         def host(pipeline: Pipeline, stage: RunningComputation, step: HookCall) -> StepResult:
             call = ObservedCall(step, self._records)
-            found.append(call)
+            calls.append(call)
             return self._host(pipeline, stage, call)
 
         try:
@@ -182,7 +182,7 @@ class Look:
                 run_reference(self._pipeline, self._feed, self._arrival, host)
         except HeadraceError as error:
             refusal = refusal_in(error)
-            if refusal is not None and not any(call.trace.effects for call in found):
+            if refusal is not None and not any(call.trace.effects for call in calls):
                 name, stream = self._extractor_in(refusal)
                 detail = f"the key extractor{stream} {refusal.effect}"
                 self._refused = Witness(name, detail, self._records, "", refusal.place)
@@ -193,7 +193,7 @@ class Look:
         except (SystemExit, CodeOverrunError) as error:
             self._stopped = self._stopped_while_keying(error)
         self._caller.restore()
-        return found
+        return calls
 
     def keys_of(self, computation: str) -> set[str]:
         """Return the keys that a computation is called for."""
@@ -399,8 +399,10 @@ class Look:
         kind = kind or next((habit for habit in (CHANCE, CLOCK, IDENTITY) if habit in readings), "")
         habits = {CHANCE: Habit.USES_CHANCE, CLOCK: Habit.READS_CLOCK, ZONE: Habit.USES_ZONE}
         habit = habits.get(kind, Habit.NOT_DETERMINISTIC)
-        told = readings.get(CLOCK, ("", None)) if kind == ZONE else ("", None)  # time.localtime tells both
-        text, place = readings.get(kind, told)
+        by_clock = (
+            readings.get(CLOCK, ("", None)) if kind == ZONE else ("", None)
+        )  # time.localtime tells both
+        text, place = readings.get(kind, by_clock)
         detail = f"it calls {text}" if text else "the same record on the same state gives another outcome"
         outcomes = (("First it came to", self._shown(call, plain)), (circumstances, self._shown(call, other)))
         return habit, self._witness(call, detail, place, outcomes)
@@ -437,18 +439,18 @@ class Look:
         calls = [call.step for call in self.calls if call.step.computation == computation]
         surroundings = self._caller.surroundings[computation]
         surroundings.restore()
-        with clock_at(THE_DAY), line_found(lambda: surroundings.changed) as found:
+        with clock_at(THE_DAY), line_found(lambda: surroundings.changed) as places:
             for step in calls:
                 self._caller.call_on(step)
         self._caller.restore()
-        return found[0] if found else None
+        return places[0] if places else None
 
     def _elsewhere(self) -> Iterator[Witness]:
         elsewhere = self._other_process
         if elsewhere is None or self._differences:
             return
-        made = elsewhere([call.step for call, _ in self._fresh])
-        for (call, fresh), there in zip(self._fresh, made or (), strict=False):
+        repeated = elsewhere([call.step for call, _ in self._fresh])
+        for (call, fresh), there in zip(self._fresh, repeated or (), strict=False):
             again = there.outcome
             if call.step.record is not None and there.key != call.step.key and not self._keyed_otherwise:
                 yield self._keyed(call, there.key, "In another process its key was")
@@ -496,18 +498,18 @@ class Look:
 
     def tell_growth(self, growth: Growth) -> None:
         """Add what this input leaves; how long a grouping keeps its windows, its allowed lateness declares."""
-        for found in resting(((call.step, call.outcome, call.records) for call in self.calls), self._records):
-            spec = self._pipeline.computations[found.computation]
+        for rest in resting(((call.step, call.outcome, call.records) for call in self.calls), self._records):
+            spec = self._pipeline.computations[rest.computation]
             if not _is_the_layers(spec.computation):
-                growth.take(found, decode_state(spec.state_codec, found.state) if found.state else None)
+                growth.take(rest, decode_state(spec.state_codec, rest.state) if rest.state else None)
 
     def swallowed(self) -> dict[str, tuple[str, str]]:
         """Return, by computation, the first call that went on after its context had refused something, and why it had."""
-        found: dict[str, tuple[str, str]] = {}
+        refusals: dict[str, tuple[str, str]] = {}
         for call in self.calls:
             if isinstance(call.outcome, StepResult) and call.outcome.refused:
-                found.setdefault(call.step.computation, (self._cause(call.step), call.outcome.refused[0]))
-        return found
+                refusals.setdefault(call.step.computation, (self._cause(call.step), call.outcome.refused[0]))
+        return refusals
 
     def _left_otherwise(self) -> Iterator[Witness]:
         """Find calls whose outcome is another one on the state as the last call left it, not encoded and decoded.
@@ -547,58 +549,58 @@ class Look:
 
     def _other_orders(self) -> Iterator[Witness]:
         self._caller.restore()
-        found: Ordered | None = outcomes_of(self._pipeline, self._feed, self._seed, PERMUTATIONS)
+        difference: Ordered | None = outcomes_of(self._pipeline, self._feed, self._seed, PERMUTATIONS)
         self._caller.restore()
-        if found is None:
+        if difference is None:
             return
-        spec = self._pipeline.computations.get(found.computation)
+        spec = self._pipeline.computations.get(difference.computation)
         combiner = None if spec is None else combiner_place(spec.computation)
         place = combiner or (None if spec is None else _entry_place(spec.computation))
         shown = (
-            ("In the order of the input it produced", found.first),
-            ("In another order, to", found.second),
+            ("In the order of the input it produced", difference.first),
+            ("In another order, to", difference.second),
         )
         yield Witness(
-            found.computation,
-            found.why or "the same records in another order give another outcome",
+            difference.computation,
+            difference.why or "the same records in another order give another outcome",
             self._feed.records,
             "",
             place,
             shown,
-            COMBINE_IN_ANY_ORDER if combiner and not found.why else "",
-            stops=found.stops,
+            COMBINE_IN_ANY_ORDER if combiner and not difference.why else "",
+            stops=difference.stops,
         )
 
     def _other_schedules(self) -> Iterator[Witness]:
         self._caller.restore()
-        found = schedules_of(self._pipeline, self._feed, self._seed, SCHEDULES, self._goes_by_clock)
+        difference = schedules_of(self._pipeline, self._feed, self._seed, SCHEDULES, self._goes_by_clock)
         self._caller.restore()
-        if found is None:
+        if difference is None:
             return
         shown = (
-            ("On the schedule of the input it produced", found.first),
-            ("On another, on which no record is late either, to", found.second),
+            ("On the schedule of the input it produced", difference.first),
+            ("On another, on which no record is late either, to", difference.second),
         )
-        computation = self._pipeline.computations[found.computation].computation
+        computation = self._pipeline.computations[difference.computation].computation
         detail, cause, place = "the same records come to another outcome", "", _entry_place(computation)
-        if found.step is not None and found.other is not None:
-            name = self._went_by(found.step, found.other)
-            is_timer = found.step.timer is not None
+        if difference.step is not None and difference.other is not None:
+            name = self._went_by(difference.step, difference.other)
+            is_timer = difference.step.timer is not None
             place = _line_with(computation, name, is_timer=is_timer) or _entry_place(
                 computation, is_timer=is_timer
             )
-            detail, cause = f"it goes by context.{name}", self._cause(found.step)
-        remedy = REMEDIES[Habit.READS_CLOCK] if found.by_clock else ""
+            detail, cause = f"it goes by context.{name}", self._cause(difference.step)
+        remedy = REMEDIES[Habit.READS_CLOCK] if difference.by_clock else ""
         yield Witness(
-            found.computation, detail, self._feed.records, cause, place, shown, remedy, found.by_clock, found.stops
+            difference.computation, detail, self._feed.records, cause, place, shown, remedy, difference.by_clock, difference.stops
         )  # fmt: skip
 
     def _goes_by_clock(self, step: HookCall, other: HookCall) -> bool:
         """Return whether a call makes something else at another's wall time."""
         with clock_at(THE_DAY):
             outcomes = [self._caller.call(each) for each in (step, replace(step, now=other.now))]
-        made = [outcome.made for outcome in outcomes if isinstance(outcome, StepResult)]
-        return len(made) == len(outcomes) and made[0] != made[1]
+        sent = [outcome.made for outcome in outcomes if isinstance(outcome, StepResult)]
+        return len(sent) == len(outcomes) and sent[0] != sent[1]
 
     def _went_by(self, step: HookCall, other: HookCall) -> str:
         """Which of the two things that a schedule decides makes the difference between two calls."""
@@ -656,12 +658,12 @@ def _has_dead_letters(pipeline: Pipeline, step: HookCall) -> bool:
 
 def _place_of(error: BaseException) -> Place | None:
     """The innermost line of user code that an exception came through."""
-    found, trace = None, error.__traceback__
+    innermost, trace = None, error.__traceback__
     while trace is not None:
         place = place_in(trace.tb_frame, trace.tb_frame.f_back)
-        found = found if place is None else replace(place, line=trace.tb_lineno)
+        innermost = innermost if place is None else replace(place, line=trace.tb_lineno)
         trace = trace.tb_next
-    return found
+    return innermost
 
 
 def _entry_place(computation: Computation, *, is_timer: bool = False) -> Place | None:

@@ -123,17 +123,19 @@ def check_relations(
     keeps_order = bool(naming) or has_dead_letters(setup.pipeline, feed)
     order = replace(_ARRIVAL, change=_delayed) if keeps_order else _ARRIVAL
     arrival = Violated(order_matters, ()) if order_matters else _check(order, setup, base, settling)
-    found = {
+    verdicts = {
         relation.name: arrival if relation is _ARRIVAL else _check(relation, setup, base, settling)
         for relation in relations or RELATIONS
     }
     reference = without_ids(run_reference(with_fresh_code(pipeline), feed), pipeline)
-    found[REFERENCE] = _compare("the sequential reference", base, _Outcome.of(reference, pipeline, settling))
-    found[REPLAY] = check_replay(history, pipeline)
+    verdicts[REFERENCE] = _compare(
+        "the sequential reference", base, _Outcome.of(reference, pipeline, settling)
+    )
+    verdicts[REPLAY] = check_replay(history, pipeline)
     why = _uncomparable(pipeline, feed, settling, naming)
     kept = {REPLAY, ARRIVAL} if order_matters or not why else {REPLAY}
     why = why or _by_order(arrival)
-    return {name: verdict if name in kept else _excused(verdict, why) for name, verdict in found.items()}
+    return {name: verdict if name in kept else _excused(verdict, why) for name, verdict in verdicts.items()}
 
 
 def _naming_ids(pipeline: Pipeline, feed: Feed) -> dict[str, bool]:
@@ -141,24 +143,24 @@ def _naming_ids(pipeline: Pipeline, feed: Feed) -> dict[str, bool]:
 
     The value is whether it only contains the ids, so that it is the same but for them; otherwise they decide something.
     """
-    found: dict[str, bool] = {}
+    naming: dict[str, bool] = {}
 
     def host(pipeline: Pipeline, stage: RunningComputation, step: HookCall) -> StepResult:
         result = run_step(pipeline, stage, step)
-        if step.record is None or not found.get(step.computation, True):
+        if step.record is None or not naming.get(step.computation, True):
             return result
         name = f"{step.cause}~"
         try:
             renamed = run_step(pipeline, stage, replace(step, cause=name))
         except Exception:  # noqa: BLE001  user code may raise anything, such as for an id that it cannot parse
-            found[step.computation] = False
+            naming[step.computation] = False
             return result
         if _written(renamed) != _written(result):
-            found[step.computation] = _written(renamed, name, step.cause) == _written(result)
+            naming[step.computation] = _written(renamed, name, step.cause) == _written(result)
         return result
 
     run_reference(with_fresh_code(pipeline), feed, host=host)
-    return found
+    return naming
 
 
 def _written(result: StepResult, name: str = "", instead: str = "") -> tuple[object, ...]:
@@ -271,10 +273,10 @@ def _with_same_times(base: RunResult, other: RunResult) -> tuple[RunResult, RunR
 
 
 def _untimed(outputs: Counter[Emitted]) -> Counter[Emitted]:
-    found: Counter[Emitted] = Counter()
+    untimed: Counter[Emitted] = Counter()
     for emitted, times in outputs.items():
-        found[msgspec.structs.replace(emitted, timestamp=0)] += times
-    return found
+        untimed[msgspec.structs.replace(emitted, timestamp=0)] += times
+    return untimed
 
 
 def _shown(output: Emitted) -> str:

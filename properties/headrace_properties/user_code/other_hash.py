@@ -72,10 +72,10 @@ class OtherHashes:
                 self._begun = True
             pickle.dump(list(steps), self._process.stdin)
             self._process.stdin.flush()
-            found: list[Elsewhere] | None = pickle.load(self._process.stdout)  # noqa: S301  from our own process
+            results: list[Elsewhere] | None = pickle.load(self._process.stdout)  # noqa: S301  from our own process
         except (OSError, EOFError, pickle.PickleError):
             return None
-        return found
+        return results
 
 
 def importable_name(pipeline: Pipeline) -> tuple[str, str] | None:
@@ -111,8 +111,8 @@ def serve() -> None:
 def _caller_of(module_name: str, name: str) -> Caller | None:
     with suppress(Exception, SystemExit, OverrunError):
         __import__(module_name)
-        found = getattr(sys.modules[module_name], name)
-        return Caller(found) if isinstance(found, Pipeline) else None
+        pipeline = getattr(sys.modules[module_name], name)
+        return Caller(pipeline) if isinstance(pipeline, Pipeline) else None
     return None
 
 

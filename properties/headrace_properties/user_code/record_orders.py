@@ -177,12 +177,12 @@ def at_watermarks(feed: Feed) -> Feed:
 
 
 def _run(pipeline: Pipeline, feed: Feed) -> _Run:
-    told, result = {name: _Told() for name in pipeline.computations}, None
+    records, result = {name: _Told() for name in pipeline.computations}, None
     stopped = ""
 
     def host(pipeline: Pipeline, stage: RunningComputation, step: HookCall) -> StepResult:
         nonlocal stopped
-        mine = told[step.computation]
+        mine = records[step.computation]
         if step.record is not None:
             mine.inputs[step.record, step.key, step.record.timestamp < step.input_us] += 1
         random.seed(LOTS)
@@ -207,7 +207,7 @@ def _run(pipeline: Pipeline, feed: Feed) -> _Run:
             stopped = ""
         except (HeadraceError, SystemExit, CodeOverrunError):
             pass
-    return _Run(told, result, stopped)
+    return _Run(records, result, stopped)
 
 
 def _untimed(emitted: Emitted, stamp: int) -> Emitted:
@@ -219,7 +219,7 @@ _Made = Counter[tuple[str, str, int, str]]
 """Stream, key, timestamp and leveled value: how often it was made."""
 
 
-def _leveled(pipeline: Pipeline, made: Iterable[Emitted], *, unordered: bool = False) -> _Made:
+def _leveled(pipeline: Pipeline, outputs: Iterable[Emitted], *, unordered: bool = False) -> _Made:
     """Return what was made. ``unordered``: with the entries of lists in order."""
     return Counter(
         (
@@ -228,7 +228,7 @@ def _leveled(pipeline: Pipeline, made: Iterable[Emitted], *, unordered: bool = F
             emitted.timestamp,
             leveled_value(pipeline.codec(emitted.stream), emitted.value, is_state=unordered),
         )
-        for emitted in made
+        for emitted in outputs
     )
 
 
@@ -267,12 +267,12 @@ def _difference(
 
 
 def _by_time(
-    computation: Computation, told: _Told, by_clock: ByClock | None
+    computation: Computation, record: _Told, by_clock: ByClock | None
 ) -> tuple[HookCall, HookCall] | None:
     """Return the first call that makes something else at another wall time, with the call at that time; ``None``: none does."""
     if by_clock is None or _is_ours(computation):
         return None
-    calls = ((call, replace(call, now=call.now + _LONG_US)) for call, _ in told.steps.values())
+    calls = ((call, replace(call, now=call.now + _LONG_US)) for call, _ in record.steps.values())
     return next(((call, later) for call, later in calls if by_clock(call, later)), None)
 
 
@@ -290,7 +290,7 @@ def _made_otherwise(pipeline: Pipeline, name: str, base: _Run, other: _Run) -> O
     first, second = _leveled(pipeline, one.emitted), _leveled(pipeline, two.emitted)
     if first == second:
         return None
-    unordered = [_leveled(pipeline, told.untimed, unordered=True) for told in (one, two)]
+    unordered = [_leveled(pipeline, record.untimed, unordered=True) for record in (one, two)]
     if unordered[0] == unordered[1] and not _comes_out_otherwise(pipeline, base, other):
         return None
     why = _TIMES if _without_times(first) == _without_times(second) else ""
@@ -312,7 +312,7 @@ def _named(state: str | None) -> str:
 
 def _states(spec: ComputationSpec, one: _Told, two: _Told, key: str) -> list[str | None]:
     """Return the last state of a key in two runs; ``None`` where it has none. Equal bytes are not decoded."""
-    states = [told.states.get(key) for told in (one, two)]
+    states = [record.states.get(key) for record in (one, two)]
     if states[0] == states[1]:
         return [None, None]
     return [
@@ -326,11 +326,11 @@ _TIMES = (
 )
 
 
-def _without_times(made: _Made) -> Counter[tuple[str, str, str]]:
-    found: Counter[tuple[str, str, str]] = Counter()
-    for (stream, key, _, value), times in made.items():
-        found[stream, key, value] += times
-    return found
+def _without_times(leveled: _Made) -> Counter[tuple[str, str, str]]:
+    untimed: Counter[tuple[str, str, str]] = Counter()
+    for (stream, key, _, value), times in leveled.items():
+        untimed[stream, key, value] += times
+    return untimed
 
 
 _REGROUPS = (
@@ -352,7 +352,8 @@ def _settled(
 
 def _shown_settled(outputs: Counter[Emitted]) -> str:
     return next(
-        (f"{made.value.decode()} on {made.stream!r}, key {made.key!r}" for made in outputs), "no such record"
+        (f"{emitted.value.decode()} on {emitted.stream!r}, key {emitted.key!r}" for emitted in outputs),
+        "no such record",
     )
 
 
@@ -360,8 +361,8 @@ def _comes_out_otherwise(pipeline: Pipeline, base: _Run, other: _Run) -> bool:
     """Return whether what is sent outside differs, but for default timestamps, or a final state."""
     outside = set(pipeline.output_streams)
 
-    def sent(told: _Told) -> _Made:
-        return _leveled(pipeline, (emitted for emitted in told.untimed if emitted.stream in outside))
+    def sent(record: _Told) -> _Made:
+        return _leveled(pipeline, (emitted for emitted in record.untimed if emitted.stream in outside))
 
     for name, one in base.told.items():
         two = other.told[name]
@@ -386,8 +387,8 @@ def _differing(pipeline: Pipeline, one: _Told, two: _Told) -> tuple[HookCall | N
     return None, None
 
 
-def _shown(made: _Made) -> str:
-    for stream, key, timestamp, value in made:
+def _shown(leveled: _Made) -> str:
+    for stream, key, timestamp, value in leveled:
         return f"{value} on {stream!r}, key {key!r}, timestamp {timestamp}"
     return "no such record"
 

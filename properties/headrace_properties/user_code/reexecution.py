@@ -77,9 +77,9 @@ def _judge(replay: "StepReplay", step: AppliedStep) -> Verdict | None:
         tuple(_content(production) for run in step.runs for production in run.productions),
     )
     again = replay.again(step)
-    made = None if again is None else (again.state, again.productions)
-    if made == recorded or (
-        made is not None and replay.compared(step, *made) == replay.compared(step, *recorded)
+    outcome = None if again is None else (again.state, again.productions)
+    if outcome == recorded or (
+        outcome is not None and replay.compared(step, *outcome) == replay.compared(step, *recorded)
     ):
         return None
     if again != replay.again(step) or again != replay.again(step, 1_000_003):
@@ -87,7 +87,7 @@ def _judge(replay: "StepReplay", step: AppliedStep) -> Verdict | None:
     text = (
         f"step {event.sequencer}.{delta.number} of key {delta.key!r} at {event.computation!r}, applied at"
         f" {format_time(event.at_us)}, does not follow from its row: it came to {recorded!r:.160}, and on the"
-        f" row's state {step.before!r:.60} user code comes to {made!r:.160} (MillWheel 6.2, 7.1)"
+        f" row's state {step.before!r:.60} user code comes to {outcome!r:.160} (MillWheel 6.2, 7.1)"
     )
     return Violated(text, (*step.runs, event))
 
@@ -143,7 +143,7 @@ class StepReplay:
         """Return the record that an execution was for; ``None`` for a timer, or if the History does not contain it."""
         return self._records.get((run.cause, run.computation))
 
-    def compared(self, step: AppliedStep, state: Encoded | None, made: Iterable[tuple[Any, ...]]) -> object:
+    def compared(self, step: AppliedStep, state: Encoded | None, sent: Iterable[tuple[Any, ...]]) -> object:
         """Return what two outcomes of a step are compared by.
 
         It is the bytes; if runs of a step share the state, what the bytes are read as, which is the same with copies.
@@ -151,14 +151,14 @@ class StepReplay:
         Args:
             step: that came to it.
             state: the row's new state, encoded; ``None``: unchanged.
-            made: what it sent; each has its stream first, and its value and timestamp last.
+            sent: what it sent; each has its stream first, and its value and timestamp last.
         """
         state, spec = step.before if state is None else state, self._deployed[step.event.computation].spec
         if not spec.share_state:
-            return state, tuple(made)
+            return state, tuple(sent)
         read = leveled_value(spec.state_codec, state or spec.initial_state)
         codec = self._pipeline.codec
-        return read, [(*place, leveled_value(codec(place[0]), value), at) for *place, value, at in made]
+        return read, [(*place, leveled_value(codec(place[0]), value), at) for *place, value, at in sent]
 
     def again(self, step: AppliedStep, later_us: int = 0) -> RerunResult | None:
         """Rerun a step's user code, with ``later_us`` added to its wall clock; return ``None`` if it fails."""

@@ -142,8 +142,8 @@ def review(
         NOT_ASKED: () if all(names) else (_NO_NAME,),
         NOT_COMPARED: tuple(name for name, verdict in relations.items() if _is_missed(verdict)),
     }
-    told = (Finding(kind, message) for kind, messages in notes.items() for message in messages)
-    is_note = {True: [*told], False: list[Finding]()}
+    notices = (Finding(kind, message) for kind, messages in notes.items() for message in messages)
+    is_note = {True: [*notices], False: list[Finding]()}
     for finding in findings:
         is_note[finding.finding_class is FindingClass.NOTE].append(finding)
     return CodeReview(ranked(is_note[False]), ranked(is_note[True]), relations, len(few))
@@ -275,9 +275,9 @@ class _Review:
 
         def fails(kept: tuple[int, ...]) -> bool:
             nonlocal violated
-            found = self._checked(name, feed.only(kept))
-            violated = found or violated
-            return found is not None
+            verdict = self._checked(name, feed.only(kept))
+            violated = verdict or violated
+            return verdict is not None
 
         kept = fewest(tuple(range(feed.records)), fails, Budget(_SHRINKS))
         pipeline = self.versions[0]
@@ -350,15 +350,17 @@ def _write_to(board: StatusBoard, feed_seed: int, entry: tuple[object, ...]) -> 
 
 def permitted_by(pipeline: Pipeline) -> tuple[str, ...]:
     """Describe what weak productions and deliveries without deduplication permit in a pipeline (6.1.2, 6.1.3)."""
-    found = []
+    sentences = []
     for name, spec in pipeline.computations.items():
         if not spec.exactly_once:
-            found.append(f"{name!r} has exactly_once=False: a record that is retried takes effect once more")
+            sentences.append(
+                f"{name!r} has exactly_once=False: a record that is retried takes effect once more"
+            )
         if spec.productions is Productions.WEAK:
-            found.append(
+            sentences.append(
                 f"{name!r} has weak productions: a step that is run again on another state sends what differs, too"
             )
-    return tuple(found)
+    return tuple(sentences)
 
 
 def _why_stopped(findings: Iterable[Finding]) -> str:
@@ -369,20 +371,20 @@ def _why_stopped(findings: Iterable[Finding]) -> str:
 
 
 def _declared(versions: list[Pipeline], feed: Feed) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     for version in versions:
         settles = settling_of(version, feed) is not None
         for name, spec in version.computations.items():
             if spec.ordered and isinstance(spec.computation, GroupByKeyAndWindow):
                 why = f"the trigger or engine of {name!r} goes by arrival, and so do its panes"
-                found[f"{why}: {_SETTLING if settles else _NOT_SETTLING}"] = None
+                sentences[f"{why}: {_SETTLING if settles else _NOT_SETTLING}"] = None
             elif spec.ordered:
-                found[
+                sentences[
                     f"{name!r} declares that its outcome depends on the order of arrival (ordered=True)"
                 ] = None
             if spec.nondeterministic:
-                found[f"{name!r} declares that it is nondeterministic: {spec.nondeterministic}"] = None
-    return tuple(found)
+                sentences[f"{name!r} declares that it is nondeterministic: {spec.nondeterministic}"] = None
+    return tuple(sentences)
 
 
 _SETTLING = "what they settle to is compared"

@@ -79,23 +79,23 @@ class Settling:
 
     def outputs(self, result: RunResult) -> Counter[Emitted]:
         """Return what a run's outputs settle to, as records whose timestamps, which follow the watermark, are 0."""
-        found: Counter[Emitted] = Counter()
+        outputs: Counter[Emitted] = Counter()
         panes: dict[str, list[_KeyedPane]] = {}
         for emitted, times in result.outputs.items():
             stream, key = emitted.stream, emitted.key
             value = self.pipeline.codec(stream).decode(emitted.value)
             if self.modes[stream] is None:
-                found[Emitted(stream, key, repr(level(value, is_state=True)).encode(), 0)] += times
+                outputs[Emitted(stream, key, repr(level(value, is_state=True)).encode(), 0)] += times
             else:
                 pane = _KeyedPane(key, value.window, value.value, value.index, value.retraction)
                 panes.setdefault(stream, []).extend([pane] * times)
-        for stream, given in panes.items():
+        for stream, on_stream in panes.items():
             mode = self.modes[stream]
             assert mode is not None
-            for (key, window, value), times in settled(given, mode).items():
+            for (key, window, value), times in settled(on_stream, mode).items():
                 text = f"{level(value, is_state=True)!r}{f' in {window}' if window else ''}{' too often' * (times < 0)}"
-                found[Emitted(stream, key, text.encode(), 0)] += abs(times)
-        return found
+                outputs[Emitted(stream, key, text.encode(), 0)] += abs(times)
+        return outputs
 
     def has_dropped(self, result: RunResult) -> bool:
         """Return whether a grouping of a run has dropped elements."""
@@ -116,13 +116,13 @@ def settling_of(pipeline: Pipeline, feed: Feed) -> Settling | None:
         if spec is None:
             return None
         inputs = {modes[stream] for stream in spec.inputs}
-        made = _modes(spec, inputs)
-        if made is None:
+        output_modes = _modes(spec, inputs)
+        if output_modes is None:
             return None
         if inputs - {None, _RETRACTING} and isinstance(spec.computation, GroupByKeyAndWindow):
             regrouping = regrouping or spec.name
         pending.remove(spec)
-        if any(modes.setdefault(stream, mode) is not mode for stream, mode in made.items()):
+        if any(modes.setdefault(stream, mode) is not mode for stream, mode in output_modes.items()):
             return None
     ended = {entry.address for entry in feed.entries if ends_source(entry.event)}
     if not any(modes.values()) or not ended.issuperset(_sources(pipeline)):

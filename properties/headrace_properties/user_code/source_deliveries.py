@@ -63,25 +63,25 @@ class SourceDeliveries:
         if self.source.once is not False:
             return None
         for how, feed in self._again.items():
-            if (found := self._differing(self._calm, feed)) is not None:
+            if (difference := self._differing(self._calm, feed)) is not None:
                 return Witness(
                     "",
-                    f"records that come again {how} change what comes out: {self._told(found)}",
+                    f"records that come again {how} change what comes out: {self._told(difference)}",
                     self.feed.records,
                 )
         return None
 
     def splits_keys(self) -> Witness | None:
         """Return how spellings of a key that are one are taken for two; None: they are not, or nobody said that they are one."""
-        found = self._split() if self.source.keys_alike else ""
-        return Witness("", found, self.feed.records) if found else None
+        split = self._split() if self.source.keys_alike else ""
+        return Witness("", split, self.feed.records) if split else None
 
     def notes(self) -> Iterator[str]:
         """Yield what the code, or the low watermark, does to other deliveries."""
         yield from self._forgotten()
-        if self.source.keys_alike is None and (found := self._split()):
+        if self.source.keys_alike is None and (split := self._split()):
             yield (
-                f"{found}. Normalize keys where they are extracted, record.value[...].strip().lower(); or say what they are: "
+                f"{split}. Normalize keys where they are extracted, record.value[...].strip().lower(); or say what they are: "
                 "source = FeedSource(keys_alike=...)"
             )
         yield from self._spoiled()
@@ -130,11 +130,11 @@ class SourceDeliveries:
                 event = msgspec.structs.replace(event, key=key, value=value)
             entries.append(msgspec.structs.replace(entry, event=event))
         settled = self._settled(Feed(tuple(entries)))
-        found = Counter[str]()
+        outputs = Counter[str]()
         for emitted, times in (settled or Counter[Emitted]()).items():
             value = emitted.value.decode(errors="backslashreplace")
-            found[f"{value} for key {emitted.key!r} on {emitted.stream} at {emitted.timestamp}"] += times
-        return found
+            outputs[f"{value} for key {emitted.key!r} on {emitted.stream} at {emitted.timestamp}"] += times
+        return outputs
 
     def _forgotten(self) -> Iterator[str]:
         if self.source.once is not None or not self._outputs(self._calm):
@@ -162,9 +162,9 @@ class SourceDeliveries:
             ahead = msgspec.structs.replace(first, value=in_future(first.value), timestamp=far_us)
             jump = SourceWatermark(0, far_us)
             calm, other = with_record(self.feed, entry, ahead), with_record(self.feed, entry, ahead, jump)
-            found = self._differing(calm, other)
-            if found is not None and found.only_first:
-                many = f"{found.only_first.total()} of what comes out is missing or another"
+            difference = self._differing(calm, other)
+            if difference is not None and difference.only_first:
+                many = f"{difference.only_first.total()} of what comes out is missing or another"
                 yield (
                     f"behind one record of the year {FAR_YEAR}, {many}, if the source's watermark follows the latest timestamp: "
                     "all later records are late. Let the clock bound the watermark"
@@ -244,8 +244,8 @@ class SourceDeliveries:
                 self._known[feed] = error if isinstance(error, HeadraceError) else HeadraceError(str(error))
         return self._known[feed]
 
-    def _told(self, found: OutputComparison) -> str:
-        side, record = found.examples()[0]
+    def _told(self, difference: OutputComparison) -> str:
+        side, record = difference.examples()[0]
         value = record.value.decode(errors="backslashreplace")
         return f"the output {'lacks' if side == 'first' else 'has also'} {value:.80} for key {record.key!r}"
 

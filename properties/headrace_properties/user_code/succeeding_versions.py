@@ -78,15 +78,17 @@ class Succession:
         whole = run_reference(first, feed, deployed=later, after=since if place is None else place).outputs
         return leveled(without_ids(RunResult(whole - before, {}), self.later), self.later).outputs
 
-    def _told(self, found: OutputComparison, place: int, *, is_wrong: bool) -> Misread:
-        shown = dict(reversed(found.examples()))
+    def _told(self, difference: OutputComparison, place: int, *, is_wrong: bool) -> Misread:
+        shown = dict(reversed(difference.examples()))
         record = next(iter(shown.values()))
         senders = (name for name, spec in self.later.computations.items() if record.stream in spec.outputs)
-        told = [
+        parts = [
             f"{what} {shown[side].value.decode(errors='backslashreplace'):.80} for key {shown[side].key!r}"
             for side, what in (("second", "gives"), ("first", "on its own gives"))
             if side in shown
         ]
         alone = "on their own, both versions agree" if is_wrong else "on their own, the versions differ, too"
-        detail = f"{self.name}, deployed after {place} of the input's entries, {', and '.join(told)}; {alone}"
+        detail = (
+            f"{self.name}, deployed after {place} of the input's entries, {', and '.join(parts)}; {alone}"
+        )
         return Misread(next(senders, ""), detail, is_wrong)

@@ -205,7 +205,7 @@ def test_finding_about_a_new_checkpoint_is_kept_only_while_that_is_declared(tmp_
     kept = KeptFailures(tmp_path, judged.source)
     kept.keep(data)
     (again,) = judged.retry(kept)
-    assert again.found is not None
-    assert again.found.kind == kind
+    assert again.finding is not None
+    assert again.finding.kind == kind
     assert trials(new_checkpoint=False).retry(kept) == ()
     assert trials(new_checkpoint=None).retry(kept) == ()

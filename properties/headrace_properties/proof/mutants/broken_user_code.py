@@ -62,11 +62,11 @@ class StampsEarly(StepRun):
 
     def addressed(self, context: Context, identity: str, origin: int) -> tuple[Production, ...]:
         """Stamp them early."""
-        made = super().addressed(context, identity, origin)
-        self.probe.count += len(made)
+        productions = super().addressed(context, identity, origin)
+        self.probe.count += len(productions)
         return tuple(
             msgspec.structs.replace(production, timestamp=production.timestamp - SECOND)
-            for production in made
+            for production in productions
         )
 
 

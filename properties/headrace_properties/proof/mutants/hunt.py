@@ -89,8 +89,8 @@ def hunt(mutant: Mutant, seeds: Sequence[int]) -> Hunted:
         seeds: of the plans and of the input, in this order.
     """
     began = time.process_time()
-    found = _by_chance(mutant, seeds) if mutant.directed is None else _in_its_scenario(mutant)
-    return replace(found, cpu_s=time.process_time() - began)
+    hunted = _by_chance(mutant, seeds) if mutant.directed is None else _in_its_scenario(mutant)
+    return replace(hunted, cpu_s=time.process_time() - began)
 
 
 def hunt_all(names: Sequence[str], seeds: int, jobs: Jobs) -> Iterator[Hunted]:

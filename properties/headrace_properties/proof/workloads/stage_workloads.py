@@ -351,13 +351,15 @@ def uneven() -> Workload:
 
 def _ahead_of_a_source(history: History) -> str:
     """Say which timer went ahead of what one of the two sources had still to say (5.2, 7.2)."""
-    told = {"letters/0": MIN_TIME, "cards/0": MIN_TIME}
+    watermarks = {"letters/0": MIN_TIME, "cards/0": MIN_TIME}
     for event in history:
         match event:
             case SourceHeld(what=SourceWatermark(low_watermark=low_us)):
-                told[event.process] = max(told[event.process], low_us)
-            case Executed(computation="sorters", timer=StoredTimer(due=due)) if due > min(told.values()):
-                return f"the sorters' timer {due} fired at {event.at_us} us, and the sources had said {told}"
+                watermarks[event.process] = max(watermarks[event.process], low_us)
+            case Executed(computation="sorters", timer=StoredTimer(due=due)) if due > min(
+                watermarks.values()
+            ):
+                return f"the sorters' timer {due} fired at {event.at_us} us, and the sources had said {watermarks}"
             case _:
                 pass
     return ""
@@ -378,7 +380,7 @@ def _held_up(history: History) -> str:
 
     Nothing is said if its percentile was seldom ahead: no timer need have been due then.
     """
-    low_us, ahead, told = MIN_TIME, 0, 0
+    low_us, ahead, times_ahead = MIN_TIME, 0, 0
     for event in history:
         match event:
             case FaultStruck():
@@ -386,12 +388,12 @@ def _held_up(history: History) -> str:
             case Published(values=values) if "keepers" in dict(values):
                 progress = dict(values)["keepers"]
                 low_us = progress.low_watermark
-                told += any(reached > low_us for _, reached in progress.percentiles)
+                times_ahead += any(reached > low_us for _, reached in progress.percentiles)
             case Executed(computation="sorters", timer=StoredTimer(due=due)):
                 ahead += due > low_us
             case _:
                 pass
-    return "" if ahead or told in (1, 2) else "the sorters' timers waited for the low watermark"
+    return "" if ahead or times_ahead in (1, 2) else "the sorters' timers waited for the low watermark"
 
 
 def chains() -> Workload:

@@ -49,8 +49,8 @@ def _misled(history: History) -> str:
     for event in history:
         if not isinstance(event, Executed) or not event.productions:
             continue
-        (told,) = {production.value for production in event.productions}
-        *said, wall = msgspec.json.decode(told)[: 7 if event.timer is None else 6]
+        (value,) = {production.value for production in event.productions}
+        *said, wall = msgspec.json.decode(value)[: 7 if event.timer is None else 6]
         timer, low = event.timer, event.input_watermark
         if timer is None:
             if event.late != (event.timestamp < low):
@@ -105,7 +105,9 @@ def _unbalanced(history: History) -> str:
             ):  # a new owner has counted few
                 return f"{interval} was merged at {at_us} us, and had {fewest} records in a heartbeat"
         known = {
-            host: told for host, told in known.items() if not any(host.overlaps(interval) for interval in new)
+            host: minted
+            for host, minted in known.items()
+            if not any(host.overlaps(interval) for interval in new)
         }
         known |= new
     return ""
