@@ -62,9 +62,8 @@ _EXAMPLES = """[bold]Examples[/]
 _DEFECT = "; 70 a defect of Headrace"
 """What every command adds to its exit codes."""
 
-_CLICK_ERROR = typer.BadParameter.__mro__[
-    2
-]  # ClickException, which typer has from click, or of its own, by release
+_CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
+"""ClickException, which typer has from click, or of its own, by release."""
 
 
 class _Commands(UserDict[str, Any]):
@@ -121,8 +120,13 @@ class _Headrace(TyperGroup):
             number = signal_of(stop)
             typer.echo(f"{STOPPED[number].capitalize()}.", err=True)
             raise typer.Exit(128 + number) from stop
+        except _CLICK_ERROR as error:
+            from headrace_cli.terminal.usage_words import reword
+
+            reword(error)
+            raise
         except BaseException as error:
-            if isinstance(error, (typer.Exit, typer.Abort, _CLICK_ERROR)):
+            if isinstance(error, (typer.Exit, typer.Abort)):
                 raise
             from headrace_cli.terminal.exit import ended_by
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from headrace import HistoryFormatError, OptionsError
-from headrace.api.json_text import JsonError, read_json
+from headrace.api.json_text import JsonError, in_words, read_json
 from headrace_properties.checkers.invariant_catalogue import is_invariant
 from headrace_properties.findings import Family, Kind
 from headrace_properties.printable import printable_json
@@ -161,7 +161,7 @@ def read_replay(path: Path) -> ReplayFile:
     except OSError as error:
         raise HistoryFormatError("replay file", str(path), error.strerror or str(error)) from error
     except (OptionsError, JsonError, msgspec.ValidationError) as error:
-        raise HistoryFormatError("replay file", str(path), str(error)) from error
+        raise HistoryFormatError("replay file", str(path), in_words(error)) from error
 
 
 def _of_another_format(version: int) -> str:

@@ -167,6 +167,42 @@ def test_the_names_and_defaults_in_help_are_those_of_the_code() -> None:
     assert {"full": FULL.seeds, "quick": QUICK.seeds} == choices.REPORT_SEEDS
 
 
+WRONG = {
+    "veryfi": "No such command 'veryfi'. Did you mean 'verify'?",
+    "verify views:pipelin": "Did you mean 'pipeline'?",
+    "verify view:pipeline": "Did you mean 'views'?",
+    "verify views:pipeline --exmaples 3": "There is no option --exmaples. Did you mean '--examples'",
+    "verify views:pipeline --search randm": "'randm' is not one of random, enumerate",
+    "verify views:pipeline --examples abc": "'abc' is not a whole number",
+    "verify views:pipeline --examples 0": "'0' is not at least 1",
+    "verify views:pipeline --until-quiet x": "'x' is not a number",
+    "verify views:pipeline --until-quiet 2": "'2' is not at most 1",
+    "verify views:pipeline --without sequencer": "Did you mean 'sequencers'?",
+    "verify views:pipeline --feed fed": "Did you mean 'feed'?",
+    "verify views:pipeline --outside lost_writ": "Did you mean 'lost_write'?",
+    "verify views:pipeline --search exhaustive --fault-kinds crsh": "Did you mean 'crash'?",
+    "verify views:pipeline --allow-unknown growht": "Did you mean 'growth'",
+    "verify failure.json": "To repeat a saved failure: headrace replay failure.json",
+    "replay views.py": "it is a program. To verify it: headrace verify views.py",
+    "replay views:pipeline": "it is a target. To verify it: headrace verify views:pipeline",
+    "replay history.jsonl": "it is a recorded run. To judge it: headrace check history.jsonl",
+    "mutants without-sequencers": "Did you mean 'without sequencers'",
+    "paper scenario run zombi-timer": "Did you mean 'zombie-timer'?",
+    "paper bench harnes": "Did you mean 'harness'",
+    "chaos --kinds zombi": "Did you mean 'zombie'?",
+}
+
+
+@pytest.mark.parametrize(("line", "words"), WRONG.items())
+def test_a_wrong_name_or_value_is_named_in_plain_words_with_what_was_meant(
+    folder: Path, run: Run, line: str, words: str
+) -> None:
+    result = run(*line.split())
+    text = " ".join(plain(result.stdout + result.stderr).replace("│", " ").split())
+    assert (result.exit_code, words in text) == (2, True), text
+    assert not any(framework in text for framework in ("Value error", "Input should", "Expected `"))
+
+
 def test_version_is_printed(run: Run) -> None:
     result = run("--version")
     assert result.exit_code == 0

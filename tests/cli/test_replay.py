@@ -145,14 +145,14 @@ def test_a_replay_file_is_readable_without_the_command(folder: Path) -> None:
 
 
 CORRUPT = {
-    "": "Input data was truncated",
-    "{": "Input data was truncated",
-    "[]": "Expected `object`, got `array`",
-    "{}": "Object missing required field `format`",
+    "": "it ends within a value",
+    "{": "it ends within a value",
+    "[]": "object is expected, not array",
+    "{}": "the field 'format' is missing",
     '{"format": 9}': "it has format 9, and this version of Headrace reads formats up to 5. Update Headrace",
-    '{"format": 5}': "Object missing required field `source`",
-    '{"format": 4}': "Object missing required field `pipeline`",
-    '{"format": 4, "pipeline": 3}': "Expected `str`, got `int` - at `$.pipeline`",
+    '{"format": 5}': "the field 'source' is missing",
+    '{"format": 4}': "the field 'pipeline' is missing",
+    '{"format": 4, "pipeline": 3}': "str is expected, not int, in pipeline",
 }
 
 

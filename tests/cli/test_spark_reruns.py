@@ -140,7 +140,7 @@ def test_kept_finding_is_found_without_any_schedule(prices: Path, run: Run) -> N
     [
         ("trial", {"kept": [0, 99]}, "it needs row 99, and the input has 3 rows"),
         ("trial", {"type": "code"}, "its trial is not one of its source"),
-        ("trial", {"feed_seed": "x"}, "Expected `int`"),
+        ("trial", {"feed_seed": "x"}, "int is expected"),
         ("source", {"type": "cobol"}, "Invalid value 'cobol'"),
     ],
 )

@@ -155,7 +155,7 @@ def test_a_broken_promise_of_a_spark_job_keeps_its_name(tmp_path: Path) -> None:
             "neither the cause nor the fault of a finding",
         ),
         ("format-4-code", '"format": 4', '"format": 0', "it has format 0, and this version"),
-        ("format-3-pipeline", '"workers": 3', '"workers": "3"', r"Expected `int`, got `str` - at `\$\.plan"),
+        ("format-3-pipeline", '"workers": 3', '"workers": "3"', r"int is expected, not str, in plan"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(

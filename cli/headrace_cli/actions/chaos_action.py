@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.api.errors import did_you_mean
 from headrace_cli.options.chaos_options import ChaosFlags, Protection
 from headrace_cli.targets.loading import load_target
 from headrace_cli.terminal.consoles import error_console
@@ -37,7 +38,9 @@ def _run(target: PipelineTarget, flags: ChaosFlags) -> "Chaos":
     unknown = [kind for kind in wanted or () if kind not in list(Verb)]
     if unknown:
         problem = f"there is no kind {', '.join(map(repr, unknown))}"
-        raise WrongOptionError("--kinds", problem, f"The kinds are: {', '.join(Verb)}")
+        raise WrongOptionError(
+            "--kinds", problem, f"{did_you_mean(unknown[0], Verb)}The kinds are: {', '.join(Verb)}"
+        )
     without = flags.without or []
     options = ChaosOptions(
         flags.master,

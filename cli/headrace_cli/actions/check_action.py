@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from headrace.api.errors import did_you_mean
 from headrace.histories import End, HistoryReader, Tells
 from headrace.history import RunEnded
 from headrace_cli.reports.log_report import answered, check_spark_logs
@@ -175,7 +176,9 @@ def _allowed(names: str | None, known: Iterable[str]) -> frozenset[str]:
     unknown = [name for name in asked if name not in known]
     if unknown:
         problem = f"no check of this file is called {', '.join(map(repr, unknown))}"
-        raise WrongOptionError("--allow", problem, f"Its checks are: {', '.join(known)}")
+        raise WrongOptionError(
+            "--allow", problem, f"{did_you_mean(unknown[0], known)}Its checks are: {', '.join(known)}"
+        )
     return frozenset(asked)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from headrace import HeadraceError, format_time
+from headrace.api.errors import did_you_mean
 from headrace_cli.options.pools import PoolOptions
 from headrace_cli.terminal.consoles import error_console
 from headrace_cli.terminal.documents import fields_of, show
@@ -46,8 +47,9 @@ class UnknownMutantError(HeadraceError):
     def __str__(self) -> str:
         """Suggest similar names."""
         near = [known for known in self.known if any(word in known.split() for word in self.name.split())]
-        hint = f" Did you mean {' or '.join(map(repr, near[:3]))}?" if near else ""
-        return f"there is no mutant {self.name!r}.{hint} List them with headrace mutants --list"
+        hint = f"Did you mean {' or '.join(map(repr, near[:3]))}? " if near else ""
+        hint = hint or did_you_mean(self.name, self.known)
+        return f"there is no mutant {self.name!r}. {hint}List them with headrace mutants --list"
 
 
 def _chosen(names: list[str]) -> list[Mutant]:

@@ -1,5 +1,7 @@
 """The work of ``headrace replay``."""
 
+from pathlib import Path
+
 import msgspec
 import typer
 
@@ -17,7 +19,7 @@ from headrace_cli.terminal.exit import RESULT_WORDS, ExitCode
 from headrace_properties.replays import ReplayFile, read_replay
 from headrace_properties.search.application import PipelineTrial
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
-from headrace_properties.target import PipelineSource, SparkSource
+from headrace_properties.target import PipelineSource, SparkSource, is_file_of_program
 from headrace_properties.target_kinds import TargetKind
 from headrace_properties.user_code.code_trial import CodeTrial
 
@@ -36,6 +38,7 @@ def replay_failure(
     files = options.showing.files([file])
     files.claim(options.history, "--history")
     with stdout_reserved(), confinement.entered():
+        _refuse_target(file)
         recorded = _named(read_replay(file), pipeline)
         refuse_unheeded_options(context, _KINDS[type(recorded.trial)])
         if not trust:
@@ -55,6 +58,24 @@ def replay_failure(
     if rerun.stopped is not None:
         raise rerun.stopped
     return files.code(rerun.code)
+
+
+def _refuse_target(file: Path) -> None:
+    """Refuse what other commands take, and name the command.
+
+    Raises:
+        HistoryFormatError: it is a program, a target or a History.
+    """
+    name = str(file)
+    if file.suffix == ".jsonl":
+        reason = f"it is a recorded run. To judge it: headrace check {name}"
+    elif is_file_of_program(name):
+        reason = f"it is a program. To verify it: headrace verify {name}"
+    elif ":" in name and not file.exists():
+        reason = f"it is a target. To verify it: headrace verify {name}"
+    else:
+        return
+    raise HistoryFormatError("replay file", name, reason)
 
 
 _KINDS = {

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from headrace import Pipeline
+from headrace.api.errors import did_you_mean
 from headrace_cli.options.option_groups import names_of
 from headrace_cli.terminal.usage_errors import WrongOptionError
 from headrace_properties.checkers import all_checkers
@@ -32,7 +33,9 @@ def protocol_without(name: str | None) -> Protocol:
         return SOUND
     if name not in PARTS:
         raise WrongOptionError(
-            "--without", f"there is no part {name!r} to leave out", f"It takes {' or '.join(PARTS)}"
+            "--without",
+            f"there is no part {name!r} to leave out",
+            f"{did_you_mean(name, PARTS)}It takes {' or '.join(PARTS)}",
         )
     return MUTANTS[_PREFIX + name]
 
@@ -53,7 +56,7 @@ def invariants_named(
     wanted = tuple(names_of(names))
     for name in wanted:
         if name not in (*known, *own, ALL):
-            known_names = f"Valid names: {', '.join((*known, *own))}"
+            known_names = f"{did_you_mean(name, (*known, *own))}Valid names: {', '.join((*known, *own))}"
             raise WrongOptionError(
                 f"--allow-unknown {name}", "there is no such invariant or promise", known_names
             )

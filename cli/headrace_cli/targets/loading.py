@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from headrace import Pipeline
+from headrace.api.errors import did_you_mean
 from headrace.api.versions import check_versions
 from headrace_cli.options.option_groups import DEFAULT_FEED
 from headrace_properties.drawn_feeds import feed_function
@@ -100,9 +101,9 @@ def picked(name: str, promises: Sequence[Promise], wanted: Sequence[str]) -> tup
     for asked in wanted:
         if asked not in known:
             problem = f"--promise {asked}: module {name.partition(':')[0]!r} has no such promise"
-            remedy = (
-                f"It has: {', '.join(known)}" if known else f"It has none: write {PROMISES} = [...] there"
-            )
+            remedy = f"It has none: write {PROMISES} = [...] there"
+            if known:
+                remedy = f"{did_you_mean(asked, known)}It has: {', '.join(known)}"
             raise TargetError(name, problem, remedy)
     return tuple(promise for promise in promises if not wanted or promise.name in wanted)
 
@@ -133,7 +134,9 @@ def load_named(name: str) -> tuple[ModuleType, object]:
     module = _import(name, module_name)
     if not hasattr(module, attribute):
         problem = f"module {module.__name__!r} has no {attribute!r}"
-        raise TargetError(name, problem, "Name what is at its top level")
+        raise TargetError(
+            name, problem, f"{did_you_mean(attribute, vars(module))}Name what is at its top level"
+        )
     return module, getattr(module, attribute)
 
 
@@ -227,6 +230,10 @@ def _is_dotted(name: str) -> bool:
 
 
 def _suggestion(module_name: str, attribute: str) -> str:
+    if module_name.endswith(".json"):
+        return f"To repeat a saved failure: headrace replay {module_name}"
+    if module_name.endswith(".jsonl"):
+        return f"To judge a recorded run: headrace check {module_name}"
     guess = module_name.removeprefix("./").removesuffix(".py").strip("/").replace("/", ".")
     if guess and _is_dotted(guess):
         return f"Give the names of a module and a pipeline: {guess}:{attribute or 'pipeline'}"
@@ -249,9 +256,9 @@ def _import(name: str, module_name: str) -> ModuleType:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise _import_failed(name, module_name, error) from error
         problem = f"there is no module {error.name!r}, neither in the current directory nor installed"
-        raise TargetError(
-            name, problem, "Run the command in the directory that contains it, or install it"
-        ) from error
+        hint = did_you_mean(error.name, [path.stem for path in Path().glob("*.py")])
+        remedy = f"{hint}Run the command in the directory that contains it, or install it"
+        raise TargetError(name, problem, remedy) from error
     except (Exception, SystemExit, OverrunError) as error:
         refusals = sys.modules.get("headrace_sim.spark.refusals")  # not loaded: then no stand-in raised it
         if refusals is not None:
@@ -269,7 +276,10 @@ def _import_failed(name: str, module_name: str, error: BaseException) -> TargetE
 
 def _pipeline(name: str, module: ModuleType, attribute: str) -> Pipeline:
     if not hasattr(module, attribute):
-        raise TargetError(name, f"module {module.__name__!r} has no {attribute!r}", _pipelines_of(module))
+        hint = did_you_mean(attribute, _pipeline_names(module))
+        raise TargetError(
+            name, f"module {module.__name__!r} has no {attribute!r}", f"{hint}{_pipelines_of(module)}"
+        )
     pipeline = getattr(module, attribute)
     if not isinstance(pipeline, Pipeline):
         kind = (
@@ -284,9 +294,12 @@ def _pipeline(name: str, module: ModuleType, attribute: str) -> Pipeline:
     return pipeline
 
 
+def _pipeline_names(module: ModuleType) -> list[str]:
+    return sorted(name for name, value in vars(module).items() if isinstance(value, Pipeline))
+
+
 def _pipelines_of(module: ModuleType) -> str:
-    names = sorted(name for name, value in vars(module).items() if isinstance(value, Pipeline))
-    if names:
+    if names := _pipeline_names(module):
         return f"Its pipelines are: {', '.join(names)}"
     return "It has no pipeline: assign one at its top level, pipeline = Pipeline(...)"
 
@@ -298,7 +311,8 @@ def _feed_function(
     wanted = _NEED_FEED.format(name=feed_name)
     if source is None:
         problem = f"module {module.__name__!r} has no function {feed_name!r} that makes the input"
-        raise TargetError(name, problem, f"Write one, {wanted}, or name another with --feed")
+        hint = did_you_mean(feed_name, vars(module))
+        raise TargetError(name, problem, f"{hint}Write one, {wanted}, or name another with --feed")
     if not callable(source):
         problem = f"{feed_name!r} is a {type(source).__name__}, not a function that makes the input"
         raise TargetError(name, problem, f"Write one, {wanted}, or name another with --feed")

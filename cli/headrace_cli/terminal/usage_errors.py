@@ -1,6 +1,7 @@
 """The errors of the command line, each with what is wrong, where, and what to do."""
 
 from headrace import HeadraceError
+from headrace.api.errors import did_you_mean
 
 
 class UnknownChoiceError(HeadraceError):
@@ -11,8 +12,9 @@ class UnknownChoiceError(HeadraceError):
         self.kind, self.name, self.known = kind, name, known
 
     def __str__(self) -> str:
-        """List the names."""
-        return f"there is no {self.kind} {self.name!r}. The {self.kind}s are: {', '.join(self.known)}"
+        """Suggest similar names, and list all."""
+        hint = did_you_mean(self.name, self.known)
+        return f"there is no {self.kind} {self.name!r}. {hint}The {self.kind}s are: {', '.join(self.known)}"
 
 
 class WrongOptionError(HeadraceError):

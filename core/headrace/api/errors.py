@@ -5,10 +5,23 @@ rebuilt as ``type(error)(*error.args)``.
 """
 
 import traceback
+from collections.abc import Iterable
 
 
 class HeadraceError(Exception):
     """The base class of all errors that Headrace raises on purpose."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a sentence, with a blank after it, that suggests the most similar names; ``""`` if none is similar.
+
+    >>> did_you_mean("harnes", ["harness", "alarms"])
+    "Did you mean 'harness'? "
+    """
+    from difflib import get_close_matches  # noqa: PLC0415  only errors need it
+
+    similar = get_close_matches(name, known, 3)
+    return f"Did you mean {' or '.join(repr(str(each)) for each in similar)}? " if similar else ""
 
 
 class PipelineError(HeadraceError):
@@ -180,7 +193,10 @@ class OptionsError(HeadraceError):
         self.option, self.value, self.expected = option, value, expected
 
     def __str__(self) -> str:
-        return f"option {self.option}={self.value!r}: expected {self.expected}"
+        named = f"option {self.option}={self.value!r}: expected {self.expected}"
+        _, is_choice, choices = self.expected.partition("one of ")
+        hint = did_you_mean(str(self.value), choices.split(", ")) if is_choice else ""
+        return f"{named}. {hint}".rstrip() if hint else named
 
 
 class HistoryFormatError(HeadraceError):

@@ -35,7 +35,7 @@ def read_json(data: bytes, decode: Callable[[bytes], T]) -> T:
     except RecursionError as error:
         raise JsonError("it is nested too deeply: arrays and objects within each other") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise JsonError(encoding_problem(data) or _in_words(error)) from error
+        raise JsonError(encoding_problem(data) or in_words(error)) from error
 
 
 def encoding_problem(data: bytes) -> str:
@@ -43,10 +43,29 @@ def encoding_problem(data: bytes) -> str:
     return next((problem for mark, problem in _MARKS.items() if data.startswith(mark)), "")
 
 
-def _in_words(error: Exception) -> str:
+def in_words(error: Exception) -> str:
+    """Return what an error of msgspec or of a decoder says, in the words of this house."""
     if isinstance(error, UnicodeDecodeError):
         return f"it is not UTF-8: the text {error.object!r:.60} has the byte {error.object[error.start]:#04x}"
-    return str(error)
+    text = str(error)
+    for pattern, words in _WORDS:
+        text = pattern.sub(words, text)
+    return text
+
+
+_WORDS = [
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"^JSON is malformed: (.*) \(byte (\d+)\)$", r"it is not JSON: \1 at byte \2"),
+        (r"^Input data was truncated$", "it ends within a value"),
+        (r"^Object missing required field `(\w+)`", r"the field '\1' is missing"),
+        (r"^Object contains unknown field `(\w+)`", r"there is no field '\1' here"),
+        (r"^Expected `(.+?)`, got `(.+?)`", r"\1 is expected, not \2"),
+        (r"^Expected `(.+?)`", r"\1 is expected"),
+        (r" - at `\$\.?(.*)`$", r", in \1"),
+    )
+]
+"""What msgspec says, in the words of this house."""
 
 
 def repeated_name(data: bytes) -> str | None:

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from headrace import HistoryFormatError
+from headrace.api.json_text import in_words
 
 _SNIFFED_BYTES = 1 << 16
 _ENDED = "QueryTerminatedEvent"
@@ -282,7 +283,9 @@ def _take(queries: dict[str, QueryLog], log: Path, place: str, kind: str, fields
             event = QueryRun(place, str(fields["runId"]), kind == _ENDED, str(fields.get("exception") or ""))
         query = queries.setdefault(str(fields["id"]), QueryLog(str(fields["id"]), "", log))
     except (msgspec.ValidationError, KeyError, ValueError) as error:
-        raise HistoryFormatError("Spark log", str(log), f"{place}: malformed progress: {error}") from error
+        raise HistoryFormatError(
+            "Spark log", str(log), f"{place}: malformed progress: {in_words(error)}"
+        ) from error
     query.name = query.name or str(fields.get("name") or "")
     query.events.append(event)
 

@@ -53,14 +53,14 @@ def test_a_schedule_is_described_a_fault_a_line_in_order_of_time() -> None:
 @pytest.mark.parametrize(
     ("data", "wrong"),
     [
-        ("", "truncated"),
-        ("[]", "Expected `object`"),
-        ('{"faults": [{"type": "Crash", "at_us": "soon", "process": "worker-0"}]}', "$.faults[0].at_us"),
-        ('{"faults": [{"type": "Crash", "process": "worker-0"}]}', "`at_us`"),
+        ("", "it ends within a value"),
+        ("[]", "object is expected"),
+        ('{"faults": [{"type": "Crash", "at_us": "soon", "process": "worker-0"}]}', "in faults[0].at_us"),
+        ('{"faults": [{"type": "Crash", "process": "worker-0"}]}', "'at_us'"),
         ('{"faults": [{"type": "Explode", "at_us": 1}]}', "Explode"),
         (
             '{"faults": [{"type": "Operate", "at_us": 1, "verb": {"type": "MoveInterval", "key": "a"}}]}',
-            "`computation`",
+            "'computation'",
         ),
     ],
 )
