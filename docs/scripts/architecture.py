@@ -49,6 +49,7 @@ ROOMS = {
     },
     "properties": {
         "recheck": "runs recorded runs again by today's code", "proof": "of the house: broken protocols",
+        "explorer": "a person chooses what happens",
         "explain": "causes in words and pictures", "mutation": "small mistakes made",
         "user_code": "users' own bugs", "spark_jobs": "Spark's own API",
         "histories": "recorded runs, judged", "search": "draws faults, shrinks", "promises": "what users mean, as code",

@@ -305,7 +305,7 @@ class Arrivals:
                     self._release(waiting)
 
     def _come(self, event: Any) -> ArrivedMessage:
-        place, source, name, content = _what(event)
+        place, source, name, content = what_arrives(event)
         self._counts[place, name] += 1
         self.clock += 1
         latest_us = event.at_us + (self._slack_us.get(_link(event), 0) if content is not None else 0)
@@ -386,7 +386,7 @@ def _is_news(event: Any) -> bool:
     return isinstance(sent, Flight | InFlightMessage) and not isinstance(sent.message, _ROUTINE + _REPEATED)
 
 
-def _what(event: Any) -> tuple[str, str, str, Any]:
+def what_arrives(event: Any) -> tuple[str, str, str, Any]:
     """Return an event's destination, its source, its name, and the message if it is one."""
     if isinstance(event, Flight):
         return event.target.address, event.source.address, type(event.message).__name__, event.message

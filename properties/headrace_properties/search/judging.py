@@ -21,7 +21,7 @@ from headrace_properties.search.plans import Plan
 from headrace_properties.search.run_error import RunError
 from headrace_properties.search.user_lines import Branch, watched
 from headrace_properties.verdict import Verdict, Violated
-from headrace_sim import SOUND, Arrivals, Cluster, Protocol, simulate, versions_of
+from headrace_sim import SOUND, Arrivals, Cluster, Feed, Protocol, simulate, versions_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def run_plan(
         seed=plan.seed,
         protocol=protocol,
         redraw=trial.redraw,
-        most_events=_EVENTS + feed.records * _EVENTS_OF_A_RECORD,
+        most_events=most_events(feed),
         arrivals=arrivals,
         look=look,
     )
@@ -156,9 +156,12 @@ def arrivals_of(plan: Plan) -> Arrivals | None:
     return Arrivals(plan.delays or (), plan.priorities)
 
 
-_EVENTS = 1_000_000
-_EVENTS_OF_A_RECORD = 5_000
-"""Choice: a run of a search has some hundred events per record; one with far more is assumed never to end."""
+def most_events(feed: Feed) -> int:
+    """Return the number of events of the simulation beyond which a run is assumed never to end.
+
+    Choice: a run of a search has some hundred events per record.
+    """
+    return 1_000_000 + feed.records * 5_000
 
 
 def try_plan(

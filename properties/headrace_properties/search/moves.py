@@ -120,7 +120,11 @@ class Recording:
         if not self._healed:
             steps = self.sent if step.does is Does.SENDS else self.received
             steps[id(event), to] = step  # arrivals are kept alive, so their ids stay unique
-        if self._healed or type(event).__name__ in _NO_STEPS or self._routine.takes(step.process, to, event):
+        if (
+            self._healed
+            or type(event).__name__ in ROUTINE_EVENTS
+            or self._routine.takes(step.process, to, event)
+        ):
             return
         self._steps.append(_Reached(self.arrivals.clock, self._told, step))
 
@@ -175,5 +179,5 @@ class Recording:
         return numbers
 
 
-_NO_STEPS = ("Wake", "SourceWatermark", "Replayed")
+ROUTINE_EVENTS = ("Wake", "SourceWatermark", "Replayed")
 """Choice: these are routine, except that the process takes a step at them."""

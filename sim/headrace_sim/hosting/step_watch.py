@@ -24,7 +24,7 @@ _MESSAGES = frozenset(get_args(Message))
 _ALL = frozenset(MESSAGES + EVENTS)
 
 
-class _Caught(NamedTuple):
+class CaughtEvent(NamedTuple):
     """An event that was paused or delayed when a process was about to handle it.
 
     ``cause``: the activation that led to it; ``tied``: the faults that begin once the process has handled it.
@@ -65,7 +65,7 @@ class StepWatch:
         self._later: dict[Place, list[StepFault]] = {}
         self._counts_later: Counter[tuple[Place, int]] = Counter()
         self._on_step: OnStep | None = None
-        self._caught: dict[tuple[str, int, int], _Caught] = {}
+        self._caught: dict[tuple[str, int, int], CaughtEvent] = {}
         for fault in planned:
             if fault.step.after_us:
                 self._later.setdefault(place_of(fault.step), []).append(fault)
@@ -99,11 +99,11 @@ class StepWatch:
             if fate.copies == 2:
                 kernel.call_later(fate.delay_us, self._comes_again, (node, event, cause))
             elif fate.copies:
-                kernel.call_later(fate.delay_us, self._goes_on, (node, _Caught(event, cause, after)))
+                kernel.call_later(fate.delay_us, self._goes_on, (node, CaughtEvent(event, cause, after)))
             if fate.copies != 2:
                 return False
         if node.state is not NodeState.UP:
-            self._goes_on((node, _Caught(event, cause, after)))  # a paused process keeps what it receives
+            self._goes_on((node, CaughtEvent(event, cause, after)))  # a paused process keeps what it receives
             return False
         if after:  # the process has the rest of this instant: it handles the event first
             kernel.call_later(0, self._has_received, (node, node.incarnation, after, cause))
@@ -191,7 +191,7 @@ class StepWatch:
         """Deliver the second copy of a message, which is a separate step."""
         self._host.give(*arrival)
 
-    def _goes_on(self, arrival: tuple[Node, _Caught]) -> None:
+    def _goes_on(self, arrival: tuple[Node, CaughtEvent]) -> None:
         """Deliver a caught event, whose step has been counted."""
         node, caught = arrival
         self._caught[node.address, node.incarnation, id(caught.event)] = caught
