@@ -146,10 +146,10 @@ def scopes() -> Iterator[Row]:
 
 def _exhausted(measured: ExhaustedScope) -> Row:
     began_s = time.monotonic()
-    found = search(ExhaustiveSearch(measured.application, measured.bounds), jobs=cores())
-    exploration = found.exploration
+    result = search(ExhaustiveSearch(measured.application, measured.bounds), jobs=cores())
+    exploration = result.exploration
     assert exploration is not None
-    assert exploration.exhausted, f"{measured.name}: {found.failure}"
+    assert exploration.exhausted, f"{measured.name}: {result.failure}"
     took_s = time.monotonic() - began_s
     plain = count_without_reduction(measured.application, measured.bounds)
     return {
@@ -227,10 +227,10 @@ def count_matched(application: Application, scope: Scope, *, feed_seed: int = 0)
 def figure_12() -> Iterator[Row]:
     """Exhaust the figure's scope, and find the shortest counterexample without sequencers."""
     for protocol in (SOUND, MUTANTS["without sequencers"]):
-        found = search(
+        result = search(
             ExhaustiveSearch(FIGURE_12.application, FIGURE_12.bounds, protocol=protocol), jobs=cores()
         )
-        exploration, failure = found.exploration, found.failure
+        exploration, failure = result.exploration, result.failure
         assert exploration is not None
         assert exploration.exhausted == (failure is None)
         yield {
@@ -254,8 +254,8 @@ def mutants(names: Sequence[str] = ()) -> Iterator[Row]:
     """Find the smallest scope, of at most three records and one departure, in which each broken protocol shows."""
     for name, mutant in CATALOGUE.items():
         if not names or name in names:
-            found = smallest(WORKLOADS[mutant.workload], MUTANTS[name])
-            cells = zip(("records", "faults", "delays", "schedules"), map(str, found), strict=True)
+            scope = smallest(WORKLOADS[mutant.workload], MUTANTS[name])
+            cells = zip(("records", "faults", "delays", "schedules"), map(str, scope), strict=True)
             yield {"mutant": name, **dict(cells)}
 
 
@@ -270,10 +270,10 @@ def smallest(workload: Workload, protocol: Protocol) -> tuple[int | str, int | s
     bounds = product((workload.application, burst), ((0, 0), (0, 1), (1, 0)), (1, 2, 3))
     for application, (faults, delays), records in bounds:
         scope = Scope(records, faults, delays, options=options)
-        found = search(ExhaustiveSearch(application, scope, protocol=protocol), jobs=cores())
-        assert found.exploration is not None
-        schedules += found.exploration.total
-        if found.failure is not None:
+        result = search(ExhaustiveSearch(application, scope, protocol=protocol), jobs=cores())
+        assert result.exploration is not None
+        schedules += result.exploration.total
+        if result.failure is not None:
             return records, faults, delays, schedules
     return "-", "-", "-", schedules
 

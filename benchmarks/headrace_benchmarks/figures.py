@@ -108,13 +108,13 @@ def at_most(
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and packages."""
-    found = {"python": platform.python_version()}
+    numbers = {"python": platform.python_version()}
     for name in DEPENDENCIES:
         try:
-            found[name] = version(name)
+            numbers[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            numbers[name] = "not installed"
+    return numbers
 
 
 def machine() -> dict[str, str | int]:

@@ -130,37 +130,37 @@ ALARMS = Benchmark(
 
 def _mutants(size: HarnessSize, options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
     names = size.mutants
-    found: list[Hunted] = []
+    hunts: list[Hunted] = []
     for hunted in hunt_all(names, size.seeds, options.jobs):
-        found.append(hunted)
-        on_progress("hunting mutants", len(found), len(names))
-    found.sort(key=lambda hunted: names.index(hunted.name))
-    idle = [hunted.name for hunted in found if not hunted.activated]
-    survivors = [hunted.name for hunted in found if not hunted.killed]
+        hunts.append(hunted)
+        on_progress("hunting mutants", len(hunts), len(names))
+    hunts.sort(key=lambda hunted: names.index(hunted.name))
+    idle = [hunted.name for hunted in hunts if not hunted.activated]
+    survivors = [hunted.name for hunted in hunts if not hunted.killed]
     yield at_least(
-        "mutants activated", len(found) - len(idle), len(found), f"of {len(found)}", binding=True, detail="; ".join(idle),
+        "mutants activated", len(hunts) - len(idle), len(hunts), f"of {len(hunts)}", binding=True, detail="; ".join(idle),
     )  # fmt: skip
     yield at_least(
         f"mutants killed within {size.seeds:,} seeds, each by an expected invariant",
-        len(found) - len(survivors), len(found), f"of {len(found)}", binding=True,
+        len(hunts) - len(survivors), len(hunts), f"of {len(hunts)}", binding=True,
         detail=f"survivors: {'; '.join(survivors)}" if survivors else "",
     )  # fmt: skip
-    directed = [hunted for hunted in found if hunted.directed]
+    directed = [hunted for hunted in hunts if hunted.directed]
     yield Figure(
         "mutants killed only in a directed scenario", len(directed),
         detail="; ".join(f"{hunted.name}: {_why(hunted.name)}" for hunted in directed),
     )  # fmt: skip
-    by_chance = [hunted for hunted in found if not hunted.directed]
+    by_chance = [hunted for hunted in hunts if not hunted.directed]
     soon = sum(hunted.killed and hunted.runs <= SOON for hunted in by_chance)
     yield at_least(
         f"mutants killed by chance within {SOON} seeds", soon, min(35, len(by_chance)), binding=True
     )
-    faults = [hunted.faults for hunted in found if hunted.faults is not None]
+    faults = [hunted.faults for hunted in hunts if hunted.faults is not None]
     yield at_most("faults in a mutant's smallest plan, maximum", max(faults, default=0), 3, binding=True)
     yield at_most("faults in a mutant's smallest plan, median", median(faults or [0]), 1, binding=True)
     yield at_most(
-        "shrinking a plan, maximum", max(hunted.shrink_cpu_s for hunted in found), 10, "s of CPU time",
-        detail=f"mean {sum(hunted.shrink_cpu_s for hunted in found) / len(found):.2f} s",
+        "shrinking a plan, maximum", max(hunted.shrink_cpu_s for hunted in hunts), 10, "s of CPU time",
+        detail=f"mean {sum(hunted.shrink_cpu_s for hunted in hunts) / len(hunts):.2f} s",
     )  # fmt: skip
 
 
@@ -175,9 +175,9 @@ def _why(name: str) -> str:
 def _single_faults(size: HarnessSize, options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
     tried, broken = 0, []
     for workload in (WORKLOADS[name] for name in size.enumerated):
-        runs, found = _enumerate(workload, size, options, on_progress)
+        runs, alarms = _enumerate(workload, size, options, on_progress)
         tried += runs
-        broken += found
+        broken += alarms
     yield at_most(
         "false alarms under every single fault at every protocol step", len(broken), 0, f"in {tried:,} runs",
         binding=True, detail="; ".join(broken),
@@ -189,14 +189,14 @@ def _enumerate(
 ) -> tuple[int, list[str]]:
     feed = workload.feed(options.seed)
     total = len(single_faults(workload.deployed, feed, workload.options, size.first))
-    found = search(
+    result = search(
         Enumeration(workload.application, feed_seed=options.seed, options=workload.options, first=size.first),
         jobs=options.jobs,
         on_run=lambda now: on_progress(f"single faults, {workload.name}", now.runs + now.idle, total),
     )
-    failure = found.failure
+    failure = result.failure
     broken = [] if failure is None else [f"{workload.name}: {', '.join(failure.violations) or failure.error}"]
-    return found.runs + found.idle, broken
+    return result.runs + result.idle, broken
 
 
 def _sampled(
@@ -242,8 +242,8 @@ def _probes(sample: SampleResult, size: HarnessSize) -> Figure:
     )  # fmt: skip
 
 
-def _never(wanted: Iterable[str], found: Collection[str]) -> str:
-    missing = [name for name in wanted if name not in found]
+def _never(wanted: Iterable[str], seen: Collection[str]) -> str:
+    missing = [name for name in wanted if name not in seen]
     return f"never: {', '.join(missing)}" if missing else ""
 
 
@@ -254,12 +254,12 @@ def _hashes(
         "runs of the sample whose History differed the second time", len(sample.unlike), 0, f"of {sample.again:,}",
         binding=True, detail="; ".join(f"{name}, seed {seed}" for name, seed in sample.unlike),
     )  # fmt: skip
-    found = []
+    lists = []
     total = 2 * len(HASH_SEEDS)
     for hash_seed, digests in digests_elsewhere(size.hashed, options.seed):
-        found.append((hash_seed, tuple(digests)))
-        on_progress("hashes in other processes", len(found), total)
-    kinds = len({digests for _, digests in found})
+        lists.append((hash_seed, tuple(digests)))
+        on_progress("hashes in other processes", len(lists), total)
+    kinds = len({digests for _, digests in lists})
     yield Figure(
         f"distinct lists of trace hashes, PYTHONHASHSEED {', '.join(HASH_SEEDS)}", kinds,
         f"in {total} processes", "1", kinds == 1, binding=True, detail=f"{size.hashed} runs each",

@@ -97,10 +97,10 @@ def _beside_by_hand(records: int, rounds: int, on_run: Callable[[str], None]) ->
             pipeline.name: partial(rate, records, partial(run, pipeline, feed))
             for pipeline, feed in zip(pipelines, feeds, strict=True)
         }
-        found = Rounds(runs, rounds, on_run)
-        by_hand_us, by_layer_us = (1e6 / found.rate(name) for name in runs)
+        measured = Rounds(runs, rounds, on_run)
+        by_hand_us, by_layer_us = (1e6 / measured.rate(name) for name in runs)
         yield Figure(
-            f"a sum by the layer, relative to one by hand, in {where}", found.ratio("by hand", "by layer"),
+            f"a sum by the layer, relative to one by hand, in {where}", measured.ratio("by hand", "by layer"),
             detail=f"{by_layer_us:.0f} and {by_hand_us:.0f} microseconds of CPU time per record",
         )  # fmt: skip
 
@@ -246,11 +246,12 @@ CASES: dict[str, Callable[[int], float]] = {
 def _by_open_windows(sizes: Sequence[int], rounds: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
     for case, run in CASES.items():
         runs: dict[str, Run] = {f"{windows:,} open": partial(run, windows) for windows in sizes}
-        found, one = Rounds(runs, rounds, lambda done, case=case: on_run(f"{case}, {done}")), next(iter(runs))  # type: ignore[misc]
+        measured = Rounds(runs, rounds, lambda done, case=case: on_run(f"{case}, {done}"))  # type: ignore[misc]
+        one = next(iter(runs))
         for name in runs:
             yield Figure(
-                f"{case}, {name}", 1e6 / found.rate(name), "us of CPU time per record",
-                detail=f"{found.ratio(one, name):.2f} times that with {one}",
+                f"{case}, {name}", 1e6 / measured.rate(name), "us of CPU time per record",
+                detail=f"{measured.ratio(one, name):.2f} times that with {one}",
             )  # fmt: skip
 
 

@@ -64,13 +64,13 @@ def cpu_seconds(application: Application, trials: int, seed: int) -> tuple[list[
         CPU time of each trial without, and of each with promises, seconds.
     """
     plain = replace(application, promises=())
-    steering, made = Steering(plain, seed=seed, feeds=1), list[PipelineTrial]()
-    while len(made) < trials:
-        made += steering.round(Counter())
+    steering, drawn = Steering(plain, seed=seed, feeds=1), list[PipelineTrial]()
+    while len(drawn) < trials:
+        drawn += steering.round(Counter())
     without, promising = list[float](), list[float]()
     with seldom_collected():
-        _timed(plain, made[0])
-        for number, trial in enumerate(made[:trials]):
+        _timed(plain, drawn[0])
+        for number, trial in enumerate(drawn[:trials]):
             pairs = [(plain, without), (application, promising)]
             for setup, times in pairs if number % 2 else pairs[::-1]:  # which comes first must not matter
                 times.append(_timed(setup, trial)[0])

@@ -192,14 +192,14 @@ ENGINES: dict[str, Callable[[Mutant, int], EngineTrial]] = {
 def compare(engines: Sequence[str], seeds: Sequence[int] = SEEDS) -> dict[str, list[EngineTrial]]:
     """Search for every mutant with these engines in turn."""
     chosen = [CATALOGUE[name] for name in MUTANTS]
-    found: dict[str, list[EngineTrial]] = {name: [] for name in engines}
+    trials: dict[str, list[EngineTrial]] = {name: [] for name in engines}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", hypothesis.errors.HypothesisWarning)
         for mutant in chosen:
             for seed in seeds:
                 for name in engines:
-                    found[name].append(ENGINES[name](mutant, seed))
-    return found
+                    trials[name].append(ENGINES[name](mutant, seed))
+    return trials
 
 
 def reach(runs: int = REACH_RUNS, seed: int = 0) -> dict[str, int]:
@@ -210,14 +210,14 @@ def reach(runs: int = REACH_RUNS, seed: int = 0) -> dict[str, int]:
 
     application = _application(workload)
 
-    found = {}
+    reached = {}
     for name, aimed in (("bytes", 0), ("steered bytes", AIMED)):
         steering = Steering(application, seed=seed, feeds=1, options=workload.options, aimed=aimed)
         seen = Counter[Spot]()
         trials = (trial for _ in range(runs) for trial in steering.round(seen.copy()))
         for trial in islice(trials, runs):
             seen.update(try_plan(application, trial).covered)
-        found[name] = len(seen)
+        reached[name] = len(seen)
     spots: set[Spot] = set()
 
     @hypothesis.seed(seed)
@@ -232,7 +232,7 @@ def reach(runs: int = REACH_RUNS, seed: int = 0) -> dict[str, int]:
         target(len(outcome.covered))
 
     targeted()
-    return {**found, "bytes, Hypothesis with target()": len(spots)}
+    return {**reached, "bytes, Hypothesis with target()": len(spots)}
 
 
 def places() -> Iterator[dict[str, str]]:

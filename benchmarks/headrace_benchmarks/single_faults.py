@@ -76,15 +76,15 @@ def rows(
     workloads: Iterable[str], first: int = 1, pairs: int = 0, seed: int = 0, jobs: int = 1
 ) -> Iterator[dict[str, str]]:
     """Try all faults of each of these workloads, and go on behind an alarm; the last row has the sums. See `try_all`."""
-    found: list[Tried] = []
+    results: list[Tried] = []
     for tried in spread(partial(try_all, first=first, pairs=pairs, seed=seed), list(workloads), jobs):
-        found.append(tried)
+        results.append(tried)
         yield _row(tried) | ({"told": "; ".join(tried.alarms[:_MOST_TOLD])} if tried.alarms else {})
-    alarms = tuple(alarm for tried in found for alarm in tried.alarms)
+    alarms = tuple(alarm for tried in results for alarm in tried.alarms)
     runs, struck, events = (
-        sum(getattr(tried, name) for tried in found) for name in ("runs", "struck", "events")
+        sum(getattr(tried, name) for tried in results) for name in ("runs", "struck", "events")
     )
-    yield _row(Tried("all", runs, struck, events, sum(tried.cpu_s for tried in found), alarms))
+    yield _row(Tried("all", runs, struck, events, sum(tried.cpu_s for tried in results), alarms))
 
 
 def _row(tried: Tried) -> dict[str, str]:

@@ -107,10 +107,10 @@ def headrace(intervals: int) -> Start:
                 outputs=[output] if output else [],
             )
             came = output
-        given = {"records": Input(frame, key="key", timestamp="timestamp", value="timestamp")}
+        inputs = {"records": Input(frame, key="key", timestamp="timestamp", value="timestamp")}
         if sink is None:
-            return _started(attach(pipeline, given).frame, "append", place, sink)
-        return deploy(pipeline, given, directory=place, sinks={came: sink}, intervals=intervals)
+            return _started(attach(pipeline, inputs).frame, "append", place, sink)
+        return deploy(pipeline, inputs, directory=place, sinks={came: sink}, intervals=intervals)
 
     return start
 
@@ -127,8 +127,8 @@ class _CountRows(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Any]:  # noqa: ARG002, N802, N803  Spark's names
         """Count one key's rows."""
-        found, at = self._count.get(), None
-        total = found[0] if found is not None else 0
+        stored, at = self._count.get(), None
+        total = stored[0] if stored is not None else 0
         for row in rows:
             total, at = total + 1, row.at
             if self._each:
@@ -146,8 +146,8 @@ class _CountFrames(_CountRows):
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Any]:  # noqa: ARG002, N802, N803  Spark's names
         """Count one key's rows."""
-        found = self._count.get()
-        total = found[0] if found is not None else 0
+        stored = self._count.get()
+        total = stored[0] if stored is not None else 0
         for frame in rows:
             total += len(frame)
         self._count.update((total,))
@@ -385,15 +385,15 @@ def count_costs(
         rounds: how often.
         slow: of a job and a number of keys: measure them once, with fewer records and keys by this factor.
     """
-    found: dict[tuple[str, int], list[CountCost]] = {}
+    costs_of: dict[tuple[str, int], list[CountCost]] = {}
     for job in BATCHES:
         _count_cost(spark, job, 100, _WARM_UP, place)
     for number, key_count, job in product(range(rounds), keys, BATCHES):
         part = slow.get((job, key_count), 1)
         if not number or part == 1:
             cost = _count_cost(spark, job, key_count // part, records // part, place)
-            found.setdefault((job, key_count), []).append(cost)
-    return [sorted(costs, key=lambda cost: cost.cpu_us)[len(costs) // 2] for costs in found.values()]
+            costs_of.setdefault((job, key_count), []).append(cost)
+    return [sorted(costs, key=lambda cost: cost.cpu_us)[len(costs) // 2] for costs in costs_of.values()]
 
 
 def _count_cost(spark: SparkSession, job: str, keys: int, records: int, place: Path) -> CountCost:

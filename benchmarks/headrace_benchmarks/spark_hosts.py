@@ -58,10 +58,10 @@ def rounds(spark: Any, place: Path, *, quick: bool) -> Iterator[Figure]:
 
     for levels, records in (((1, 2, 4), 100), ((2,), 20_000)):
         size = {"levels": levels[:1], "rounds": 1} if quick else {"levels": levels, "rounds": 5}
-        for found in round_costs(spark, place / str(records), records=records, **size):
-            cost = found.cost
+        for measured in round_costs(spark, place / str(records), records=records, **size):
+            cost = measured.cost
             yield Figure(
-                f"{found.job}, {records:,} records, {found.levels} levels", cost.cpu_s, "s of CPU time a round",
+                f"{measured.job}, {records:,} records, {measured.levels} levels", cost.cpu_s, "s of CPU time a round",
                 detail=f"wall time to the sink {cost.sink_s:.2f} s, until idle {cost.idle_s:.2f} s; medians",
             )  # fmt: skip
 

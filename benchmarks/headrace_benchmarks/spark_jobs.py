@@ -41,9 +41,9 @@ def measure(options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
         )
 
 
-def _cpu_s(call: Callable[..., Any], *given: Any) -> float:
+def _cpu_s(call: Callable[..., Any], *arguments: Any) -> float:
     began = time.process_time()
-    call(*given)
+    call(*arguments)
     return time.process_time() - began
 
 

@@ -37,8 +37,8 @@ def write_events(place: Path, count: int, seed: int = 0) -> Path:
 
 def by_layer(query: str, frame: DataFrame, intervals: int = 4) -> DataFrame:
     """Return a query's answers from its pipeline."""
-    given = Input(frame, key="kind", timestamp="time", value="event")
-    return attach(QUERIES[query], {"events": given}, intervals=intervals).frame
+    events = Input(frame, key="kind", timestamp="time", value="event")
+    return attach(QUERIES[query], {"events": events}, intervals=intervals).frame
 
 
 def by_spark(query: str, frame: DataFrame) -> DataFrame:

@@ -30,8 +30,8 @@ def rates(runs: int) -> Iterator[dict[str, str]]:
 
 def _rate(name: str, runs: int, jobs: Jobs) -> dict[str, str]:
     began_s = time.monotonic()
-    found = search(Steering(WORKLOADS["tallies"].application), examples=runs, jobs=jobs)
-    per_second = (found.runs + found.idle) / (time.monotonic() - began_s)
+    result = search(Steering(WORKLOADS["tallies"].application), examples=runs, jobs=jobs)
+    per_second = (result.runs + result.idle) / (time.monotonic() - began_s)
     hours = _MILLION / per_second / 3_600
     return {
         "shared by": name,

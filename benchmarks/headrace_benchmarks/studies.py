@@ -37,14 +37,16 @@ class Study:
     choices: Collection[str] = ()
 
 
-def _pools(given: argparse.Namespace) -> Iterator[dict[str, str]]:
+def _pools(arguments: argparse.Namespace) -> Iterator[dict[str, str]]:
     from headrace_benchmarks.spark_pools import rates  # noqa: PLC0415  imports PySpark
 
-    return rates(given.runs)
+    return rates(arguments.runs)
 
 
-def _faults(given: argparse.Namespace, pairs: int = 0) -> Iterator[dict[str, str]]:
-    return single_faults.rows(given.chosen or WORKLOADS, given.first, pairs, given.seed, given.jobs)
+def _faults(arguments: argparse.Namespace, pairs: int = 0) -> Iterator[dict[str, str]]:
+    return single_faults.rows(
+        arguments.chosen or WORKLOADS, arguments.first, pairs, arguments.seed, arguments.jobs
+    )
 
 
 STUDIES = {
@@ -72,10 +74,10 @@ STUDIES = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make a study, print its rows, keep them if asked, and return the exit code."""
-    told = "\n".join(f"  {name:<14}{study.title}" for name, study in STUDIES.items())
+    titles = "\n".join(f"  {name:<14}{study.title}" for name, study in STUDIES.items())
     parser = argparse.ArgumentParser(
         "python -m headrace_benchmarks.studies",
-        description=f"Studies:\n{told}",
+        description=f"Studies:\n{titles}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", choices=STUDIES, metavar="NAME")

@@ -93,8 +93,8 @@ class Consumer:
         self._mine[partition] = committed
         yield self._line("owns", partition=partition)
         for key, count in committed.counts.items():
-            told = count - 1 if self.bug is Bug.OLD_SNAPSHOT else count
-            yield self._line("state", key=key, as_of=committed.latest[key], value=told)
+            value = count - 1 if self.bug is Bug.OLD_SNAPSHOT else count
+            yield self._line("state", key=key, as_of=committed.latest[key], value=value)
 
     def has_more(self, partition: str, log: list[Line]) -> bool:
         """Return whether it has not processed the whole partition."""

@@ -222,15 +222,15 @@ def watch(seed: int, views: int = 60) -> list[TimedView]:
         views: number of views.
     """
     random = Random(f"{seed}/videos")
-    found = []
+    timed_views = []
     for number in range(views):
         time = SECOND + number * 150 * MILLISECOND + random.randrange(150 * MILLISECOND)
         viewer, video = random.choice(VIEWERS), random.choice(sorted(CATALOGUE))
         view = AdView(viewer, video, CATALOGUE[video], random.choice(ADVERTISERS), random.randint(1, 5))
         offline = viewer == "cem" and 3 * SECOND <= time < 7 * SECOND
         at_us = 8 * SECOND + number * MILLISECOND if offline else time + random.randrange(300 * MILLISECOND)
-        found.append(TimedView(view, time, at_us, number % 2))
-    return found
+        timed_views.append(TimedView(view, time, at_us, number % 2))
+    return timed_views
 
 
 def feed(seed: int) -> Feed:

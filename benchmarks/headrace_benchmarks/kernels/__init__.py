@@ -169,10 +169,10 @@ def _codec(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Itera
 
 
 def _memory(size: KernelSize, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
-    found = small.idle_key_bytes(size.keys)
+    size_bytes = small.idle_key_bytes(size.keys)
     on_run("memory")
     yield at_most(
-        "a worker's memory per idle key", round(found), 300, "bytes", detail="with its row in the cache"
+        "a worker's memory per idle key", round(size_bytes), 300, "bytes", detail="with its row in the cache"
     )
 
 

@@ -56,11 +56,11 @@ class _Authority:
         """Yield reports in which each interval is a microsecond ahead of the previous one. A report is for one computation."""
         by_name: dict[str, list[m.IntervalReport]] = {}
         for low_us, (name, keys) in enumerate(intervals, at_us):
-            found = by_name.setdefault(name, [])
-            found.append(m.IntervalReport(name, keys, 1, low_us, low_us))
-            if len(found) == _IN_REPORT:
+            waiting = by_name.setdefault(name, [])
+            waiting.append(m.IntervalReport(name, keys, 1, low_us, low_us))
+            if len(waiting) == _IN_REPORT:
                 yield m.Report("worker", tuple(by_name.pop(name)))
-        yield from (m.Report("worker", tuple(found)) for found in by_name.values())
+        yield from (m.Report("worker", tuple(waiting)) for waiting in by_name.values())
 
     def take(self, report: m.Report) -> None:
         """Pass a report to the shard of its computation."""

@@ -76,9 +76,9 @@ def engine_rate(records: int) -> float:
             _advance(loop, batch[-1][2] + 1)
         _advance(loop, MAX_TIME)
 
-    found = rate(records, run)
+    per_second = rate(records, run)
     assert loop.outputs == len(plain_counts(data)), "engine and loop have different numbers of windows"
-    return found
+    return per_second
 
 
 def _advance(loop: EngineLoop, low_watermark: int) -> None:
@@ -96,10 +96,10 @@ def plain_counts(records: list[Packed]) -> list[tuple[str, int, bytes]]:
     """Run the loop; return (key, end of the window, encoded count) of each window."""
     counts: dict[str, dict[int, int]] = {}
     ends: list[tuple[int, str]] = []
-    told: list[tuple[str, int, bytes]] = []
+    closed: list[tuple[str, int, bytes]] = []
     for number, (key, value, at_us) in enumerate(records):
         if number % _BATCH == 0:
-            _tell(counts, ends, told, at_us)
+            _tell(counts, ends, closed, at_us)
         _decode(value)
         windows = counts.get(key)
         if windows is None:
@@ -110,16 +110,16 @@ def plain_counts(records: list[Packed]) -> list[tuple[str, int, bytes]]:
         else:
             windows[end_us] = 1
             heappush(ends, (end_us, key))
-    _tell(counts, ends, told, MAX_TIME)
-    return told
+    _tell(counts, ends, closed, MAX_TIME)
+    return closed
 
 
 def _tell(
     counts: dict[str, dict[int, int]],
     ends: list[tuple[int, str]],
-    told: list[tuple[str, int, bytes]],
+    closed: list[tuple[str, int, bytes]],
     low_us: int,
 ) -> None:
     while ends and ends[0][0] <= low_us:
         end_us, key = heappop(ends)
-        told.append((key, end_us, _encode(counts[key].pop(end_us))))
+        closed.append((key, end_us, _encode(counts[key].pop(end_us))))

@@ -57,9 +57,9 @@ def minimal_rate(records: int) -> float:
         for first in range(0, records, AT_ONCE):
             loop.deliver(range(first, min(first + AT_ONCE, records)))
 
-    found = rate(2 * records, run)
+    per_second = rate(2 * records, run)
     assert loop.applied == 2 * records, f"{loop.applied} deliveries were applied, not {2 * records}"
-    return found
+    return per_second
 
 
 def _key(number: int) -> str:

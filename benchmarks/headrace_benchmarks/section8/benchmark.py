@@ -13,13 +13,13 @@ def _benchmark(experiment: Experiment) -> Benchmark:
     def measured(options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
         size = QUICK if options.quick else FULL
         size = ExperimentSize(options.runs or size.seeds, size.quick)
-        (found,) = measure(
+        (result,) = measure(
             [experiment.name], size, options.jobs, lambda done, total, name: on_progress(name, done, total)
         )
-        for row in found.rows:
+        for row in result.rows:
             claim = CLAIMS.get((experiment.name, row.point, row.figure))
             anchor = "" if claim is None else claim.words or f"{claim.value:g}"
-            half = "" if row.value.half is None else f"± {row.value.half:.3g} over {found.seeds} runs"
+            half = "" if row.value.half is None else f"± {row.value.half:.3g} over {result.seeds} runs"
             yield Figure(f"{row.point}: {row.figure}", row.value.mean, _unit(experiment), anchor, detail=half)
 
     return Benchmark(experiment.name, f"{experiment.place}: {experiment.title}", measured, experiment.needs)

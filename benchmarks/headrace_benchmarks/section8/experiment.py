@@ -110,8 +110,8 @@ class Experiment:
 
 def rows_of(samples: Sequence[RunSample]) -> list[Row]:
     """Return the figures over all seeds, in the order of the samples' values."""
-    found: dict[tuple[str, str], list[float]] = {}
+    by_figure: dict[tuple[str, str], list[float]] = {}
     for sample in samples:
         for point, figure, value in sample.values:
-            found.setdefault((point, figure), []).append(value)
-    return [Row(point, figure, interval(values)) for (point, figure), values in found.items()]
+            by_figure.setdefault((point, figure), []).append(value)
+    return [Row(point, figure, interval(values)) for (point, figure), values in by_figure.items()]

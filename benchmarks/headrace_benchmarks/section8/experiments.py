@@ -56,21 +56,21 @@ _SIZES = {f"{cpus} CPUs": Sorting(cpus=cpus) for cpus in (20, 50, 100, 200, 400,
 
 
 def _sample_latencies(point: str, sorting: Sorting, seed: int) -> tuple[RunSample, list[int]]:
-    found = latencies_us(sorting, CALIBRATION, seed)
+    latencies = latencies_us(sorting, CALIBRATION, seed)
     values = {
-        "median": float(quantile(found, 0.5)),
-        "mean": fmean(found),
-        "95 %": float(quantile(found, 0.95)),
-        "99 %": float(quantile(found, 0.99)),
+        "median": float(quantile(latencies, 0.5)),
+        "mean": fmean(latencies),
+        "95 %": float(quantile(latencies, 0.95)),
+        "99 %": float(quantile(latencies, 0.99)),
     }
     in_ms = tuple((point, figure, us / MILLISECOND) for figure, us in values.items())
-    return RunSample(point, seed, in_ms), found
+    return RunSample(point, seed, in_ms), latencies
 
 
 def sample_figure_13(point: str, seed: int) -> RunSample:
     """Run one setting of Figure 13."""
-    sample, found = _sample_latencies(point, _SETTINGS[point], seed)
-    return msgspec.structs.replace(sample, counts=dict(sorted(Counter(map(bin_of, found)).items())))
+    sample, latencies = _sample_latencies(point, _SETTINGS[point], seed)
+    return msgspec.structs.replace(sample, counts=dict(sorted(Counter(map(bin_of, latencies)).items())))
 
 
 def sample_figure_14(point: str, seed: int) -> RunSample:
@@ -89,12 +89,12 @@ def sample_figure_15(point: str, seed: int) -> RunSample:
     return RunSample(point, seed, tuple(_lags(lags_us(CALIBRATION, seed, polls=_POLLS))))
 
 
-def _lags(found: dict[str, list[int]]) -> Iterator[tuple[str, str, float]]:
-    for stage, lags in found.items():
+def _lags(by_stage: dict[str, list[int]]) -> Iterator[tuple[str, str, float]]:
+    for stage, lags in by_stage.items():
         yield stage, "mean", fmean(lags) / MILLISECOND
         yield stage, "stdev", stdev(lags) / MILLISECOND
     for before, stage in pairwise(STAGES):
-        more_us = fmean(found[stage]) - fmean(found[before])
+        more_us = fmean(by_stage[stage]) - fmean(by_stage[before])
         yield stage, MORE, more_us / MILLISECOND
 
 

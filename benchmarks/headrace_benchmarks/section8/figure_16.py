@@ -22,12 +22,12 @@ _WORKING_SET_BYTES = Buffering(cache_part=1.0).working_set_bytes
 
 def sample(point: str, seed: int) -> RunSample:
     """Run one policy with one load at each cache size."""
-    found = {part: load_of(_buffering(point, part), seed).cpu_us for part in _PARTS}
-    percent = [(place_of(part), point, 100 * cpu_us / found[0.0]) for part, cpu_us in found.items()]
+    loads_us = {part: load_of(_buffering(point, part), seed).cpu_us for part in _PARTS}
+    percent = [(place_of(part), point, 100 * cpu_us / loads_us[0.0]) for part, cpu_us in loads_us.items()]
     rising = [part for part in _PARTS if part <= 1]
-    values = [*percent, (FACTOR, point, found[0.0] / found[_HOLDS_ALL])]
+    values = [*percent, (FACTOR, point, loads_us[0.0] / loads_us[_HOLDS_ALL])]
     if point in STRAIGHT_POINTS:
-        straight = correlation(rising, [found[part] for part in rising]) ** 2
+        straight = correlation(rising, [loads_us[part] for part in rising]) ** 2
         values.append((STRAIGHT, point, straight))
     return RunSample(point, seed, tuple(values))
 

@@ -55,9 +55,9 @@ def _lines(report: ExperimentReport) -> Iterator[str]:
 
 
 def _provenance(report: ExperimentReport) -> Iterator[str]:
-    found = report.provenance
-    versions = ", ".join(f"{name} {number}" for name, number in found.versions.items())
-    yield f"Command: `{found.command}`. Versions: {versions}. Machine: {found.machine}, {found.cores} cores."
+    provenance = report.provenance
+    versions = ", ".join(f"{name} {number}" for name, number in provenance.versions.items())
+    yield f"Command: `{provenance.command}`. Versions: {versions}. Machine: {provenance.machine}, {provenance.cores} cores."
     yield ""
 
 
@@ -90,8 +90,8 @@ def _wide(rows: Iterable[Row]) -> Iterator[str]:
     for row in rows:
         points.setdefault(row.point, {})[row.figure] = row
     tables: dict[tuple[str, ...], list[str]] = {}
-    for point, found in points.items():
-        tables.setdefault(tuple(found), []).append(point)
+    for point, by_figure in points.items():
+        tables.setdefault(tuple(by_figure), []).append(point)
     for figures, table in tables.items():
         yield f"| | {' | '.join(figures)} |"
         yield f"|---|{'--:|' * len(figures)}"

@@ -136,8 +136,8 @@ def _figure_15(figure: "Figure", measured: ExperimentResult) -> None:
     rows = [row for row in measured.rows if row.figure == "mean"]
     axes.set(ylabel="lag of the low watermark, simulated ms", xlim=(0.5, len(rows) + 0.5))
     _with_intervals(axes, [float(number) for number in range(1, len(rows) + 1)], rows, "model", 0)
-    found = [CLAIMS[measured.name, row.point, "mean"].value or 0.0 for row in rows]
-    axes.plot(range(1, len(rows) + 1), found, "kx", markersize=10, markeredgewidth=2, label="paper")
+    claimed = [CLAIMS[measured.name, row.point, "mean"].value or 0.0 for row in rows]
+    axes.plot(range(1, len(rows) + 1), claimed, "kx", markersize=10, markeredgewidth=2, label="paper")
     axes.set_xticks(range(1, len(rows) + 1), [row.point for row in rows])
     axes.legend()
 

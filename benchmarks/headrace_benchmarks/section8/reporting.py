@@ -185,13 +185,13 @@ def measure(
     tasks = [(name, *task) for name in names for task in EXPERIMENTS[name].tasks(size)]
     alone = [task for task in tasks if EXPERIMENTS[task[0]].wall]
     together = [task for task in tasks if task not in alone]
-    found: dict[tuple[str, str, int], RunSample] = {}
+    sampled: dict[tuple[str, str, int], RunSample] = {}
     for done, (task, sample) in enumerate(chain(_run_all(together, jobs), _run_all(alone, 1)), 1):
-        found[task] = sample
+        sampled[task] = sample
         on_run(done, len(tasks), task[0])
     measured = []
     for name in names:
-        samples = tuple(found[task] for task in tasks if task[0] == name)
+        samples = tuple(sampled[task] for task in tasks if task[0] == name)
         seeds = EXPERIMENTS[name].seeds(size)
         measured.append(ExperimentResult(name, seeds, samples))
     return tuple(measured)

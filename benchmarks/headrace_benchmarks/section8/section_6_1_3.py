@@ -32,8 +32,8 @@ _POINTS = ("1 stage", *(f"{stages} stages" for stages in range(2, 9)))
 def sample(point: str, seed: int) -> RunSample:
     """Run one depth in each combination, with the same failures."""
     stages = int(point.split(maxsplit=1)[0])
-    found = {way.name: run_deep(Depth(stages, way), seed) for way in WAYS}
-    values = [(f"{point}, {way}", *value) for way, result in found.items() for value in _figures(result)]
+    results = {way.name: run_deep(Depth(stages, way), seed) for way in WAYS}
+    values = [(f"{point}, {way}", *value) for way, result in results.items() for value in _figures(result)]
     values += [
         (point, CHANCE, 100 * chance_to_meet_a_failure(stages, seed)),
         (point, CLOSED_FORM, 100 * closed_form(stages)),
@@ -41,12 +41,12 @@ def sample(point: str, seed: int) -> RunSample:
     return RunSample(point, seed, tuple(values))
 
 
-def _figures(found: Found) -> Iterator[tuple[str, float]]:
-    latencies, held = sorted(found.costs.latencies_us), sorted(found.costs.held_us)
+def _figures(result: Found) -> Iterator[tuple[str, float]]:
+    latencies, held = sorted(result.costs.latencies_us), sorted(result.costs.held_us)
     yield "median latency, simulated ms", quantile(latencies, 0.5) / MILLISECOND
     yield TAIL, quantile(latencies, 0.95) / MILLISECOND
     yield "99 % of latencies, simulated ms", quantile(latencies, 0.99) / MILLISECOND
-    yield RETAINED, found.retained_bytes / 1_000
+    yield RETAINED, result.retained_bytes / 1_000
     yield "retention of a production, mean simulated ms", fmean(held) / MILLISECOND
     yield "retention of a production, 99 %, simulated ms", quantile(held, 0.99) / MILLISECOND
 

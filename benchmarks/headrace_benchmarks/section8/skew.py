@@ -142,9 +142,9 @@ def _waiting(arrivals: Sequence[int], history: History) -> Iterator[int]:
 
 def sample(point: str, seed: int) -> RunSample:
     """Run each number of hours, with or without the limit."""
-    found = {hours: run_skewed(hours, LIMIT_US if point == LIMITED else None, seed) for hours in _HOURS}
+    by_hours = {hours: run_skewed(hours, LIMIT_US if point == LIMITED else None, seed) for hours in _HOURS}
     values: list[tuple[str, str, float]] = []
-    for hours, skewed in found.items():
+    for hours, skewed in by_hours.items():
         place = f"{hours} h behind, {point}"
         values += [
             (place, SKEW, skewed.skew_us / HOUR),
@@ -152,7 +152,7 @@ def sample(point: str, seed: int) -> RunSample:
             (place, WAITING, skewed.waiting_bytes / 1_000),
         ]
     if point == UNLIMITED:
-        buffered = [skewed.buffered_bytes for skewed in found.values()]
+        buffered = [skewed.buffered_bytes for skewed in by_hours.values()]
         values.append((point, PROPORTIONAL, correlation(_HOURS, buffered) ** 2))
     return RunSample(point, seed, tuple(values))
 

@@ -91,7 +91,7 @@ class ChaosJob(msgspec.Struct, frozen=True):
         """Return the file for whose existence a driver waits once its Spark is started. It then reads the job again."""
         return self.control / f"go-{driver}"
 
-    def told(self, driver: int) -> Path:
+    def reports_file(self, driver: int) -> Path:
         """Return the file of the `Ledger` with a driver's reports."""
         return Path(self.directory, f"driver-{driver}.ledger")
 

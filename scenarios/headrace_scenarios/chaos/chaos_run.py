@@ -307,10 +307,10 @@ class _Run:
     def _await_held(self) -> int:
         control, driver = self.job.control, self._driver
         self._wait(lambda: bool(held(control)) or not driver.is_running, "no task reached the hold")
-        found = held(control)
-        if not found:
+        tasks = held(control)
+        if not tasks:
             raise self._stopped(_reason(driver))
-        return found[0]
+        return tasks[0]
 
     # Strikes
 

@@ -59,22 +59,22 @@ def main(job_file: str, number: int) -> int:
         The exit code: 1 if the query failed.
     """
     job = _read(job_file)
-    told = Ledger(job.told(number)).append
+    report = Ledger(job.reports_file(number)).append
     with session(job.master, "headrace chaos", log_level="WARN", config=job.config) as spark:
         if not _may_go(job.go_file(number)):
             return 0
         job = _read(job_file)
         try:
             running = _Job(spark, job)
-            _follow(running, job, told)
+            _follow(running, job, report)
         except (StreamingQueryException, HeadraceError) as error:
-            told(Ended(type(error).__name__, str(error)))
+            report(Ended(type(error).__name__, str(error)))
             return 1
         running.stop()
         if job.outputs and job.stop_file.read_text():
             rows = spark.read.parquet(*committed_files(job.outputs, spark))
             _append(str(job.database), rows.select(*_COLUMNS), 0)
-        told(Ended("", ""))
+        report(Ended("", ""))
     return 0
 
 
@@ -208,7 +208,7 @@ def _passing(control: Path, moment: BatchMoment, batches: _Batches) -> _Batches:
     yield from batches
 
 
-def _follow(running: _Job, job: ChaosJob, told: Callable[[object], None]) -> None:
+def _follow(running: _Job, job: ChaosJob, report: Callable[[object], None]) -> None:
     """Report whenever all input is processed, until the stop file exists or the parent process is gone; add computations."""
     done, parent, additions = -1, os.getppid(), job.additions
     while not job.stop_file.exists() and os.getppid() == parent:
@@ -216,12 +216,12 @@ def _follow(running: _Job, job: ChaosJob, told: Callable[[object], None]) -> Non
         running.settle()
         if files != done:
             done = files
-            told(Idle(files))
+            report(Idle(files))
         wanted = int(job.additions_file.read_text()) if job.additions_file.exists() else 0
         if wanted > additions:
             running.add(wanted)
             additions = wanted
-            told(Added(wanted))
+            report(Added(wanted))
         time.sleep(_LOOK_EVERY_S)
 
 

@@ -21,7 +21,7 @@ class Driver:
     def __init__(self, job: ChaosJob, job_file: Path, number: int) -> None:
         self._job = job
         self.number = number
-        self._ledger = Ledger(job.told(number))
+        self._ledger = Ledger(job.reports_file(number))
         command = [sys.executable, "-m", _MODULE, str(job_file), str(number)]
         with job.log(number).open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603  our own module
@@ -44,21 +44,21 @@ class Driver:
         """Path of its log."""
         return str(self._job.log(self.number))
 
-    def told(self) -> list[Any]:
+    def reports(self) -> list[Any]:
         """Return its reports so far."""
         return self._ledger.entries()
 
     def ended(self) -> Ended | None:
         """Return how its query ended, if it has reported that."""
-        return next((told for told in self.told() if isinstance(told, Ended)), None)
+        return next((report for report in self.reports() if isinstance(report, Ended)), None)
 
     def idle_files(self) -> int:
         """Return how many files it had processed when it was last idle; -1: never."""
-        return max([told.files for told in self.told() if isinstance(told, Idle)], default=-1)
+        return max([report.files for report in self.reports() if isinstance(report, Idle)], default=-1)
 
     def additions(self) -> int:
         """Return how many computations it has added last; 0: none."""
-        return max([told.additions for told in self.told() if isinstance(told, Added)], default=0)
+        return max([report.additions for report in self.reports() if isinstance(report, Added)], default=0)
 
     def main_processes(self) -> list[SystemProcess]:
         """Return its Python and its Java process, without executors and workers."""

@@ -156,15 +156,15 @@ class _Requests(BaseHTTPRequestHandler):
 
     def _list(self, path: str, asked: dict[str, str]) -> None:
         if path in self.store.objects:
-            found = [self._status_of(path)]
+            entries = [self._status_of(path)]
         elif self.store.is_directory(path):
-            found = [
+            entries = [
                 self._status_of(f"{path.rstrip('/')}/{name}", name) for name in self.store.names_in(path)
             ]
         else:
             self._missing(path)
             return
-        statuses = {"FileStatuses": {"FileStatus": [each for each in found if each is not None]}}
+        statuses = {"FileStatuses": {"FileStatus": [each for each in entries if each is not None]}}
         if asked["op"].upper() == "LISTSTATUS":
             self._say(statuses)
         else:

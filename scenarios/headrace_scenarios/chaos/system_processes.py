@@ -65,8 +65,8 @@ def check_process_table() -> None:
 
 def processes_of(session: int) -> list[SystemProcess]:
     """Return all living processes of a session, ordered by id."""
-    found = [_process(int(entry.name), session) for entry in _PROC.iterdir() if entry.name.isdecimal()]
-    return sorted((process for process in found if process is not None), key=lambda process: process.pid)
+    processes = [_process(int(entry.name), session) for entry in _PROC.iterdir() if entry.name.isdecimal()]
+    return sorted((process for process in processes if process is not None), key=lambda process: process.pid)
 
 
 def _process(pid: int, session: int) -> SystemProcess | None:
@@ -84,10 +84,10 @@ def _process(pid: int, session: int) -> SystemProcess | None:
 def ancestor(processes: list[SystemProcess], pid: int) -> SystemProcess | None:
     """Return the executor that a Python worker works for, if any."""
     by_pid = {process.pid: process for process in processes}
-    found = by_pid.get(pid)
-    while found is not None and not found.is_executor:
-        found = by_pid.get(found.parent)
-    return found
+    candidate = by_pid.get(pid)
+    while candidate is not None and not candidate.is_executor:
+        candidate = by_pid.get(candidate.parent)
+    return candidate
 
 
 def signal_all(session: int, number: signal.Signals) -> int:

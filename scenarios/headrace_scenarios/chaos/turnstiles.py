@@ -79,8 +79,8 @@ def everybody_is_counted(moment: Moment) -> None:
     for counter in ("turnstile_counter", "hall_counter"):
         counted = sum(state["all"] for state in moment.states(counter).values())
         assert counted == people, f"{counter} counts {counted} of {people}"
-    told = sum(count.value["people"] for count in moment.outputs("hall_counts"))
-    assert told == people, f"{told} of {people} are told"
+    reported = sum(count.value["people"] for count in moment.outputs("hall_counts"))
+    assert reported == people, f"{reported} of {people} are told"
 
 
 promises = [everybody_is_counted]

@@ -130,12 +130,12 @@ def watermark() -> tuple[tuple[int, int], ...]:
 
 def steps() -> list[InputStep]:
     """Return the input of each figure, in wall time from 12:05 on."""
-    found = [
+    steps = [
         InputStep(point.proc_us - ORIGIN_US, Element(KEY, point.value, point.event_us)) for point in points()
     ]
-    found += [InputStep(at_us - ORIGIN_US, watermark=event_us) for at_us, event_us in watermark()]
-    found.append(InputStep(END_US, watermark=MAX_TIME))
-    return sorted(found, key=lambda step: step.at_us)
+    steps += [InputStep(at_us - ORIGIN_US, watermark=event_us) for at_us, event_us in watermark()]
+    steps.append(InputStep(END_US, watermark=MAX_TIME))
+    return sorted(steps, key=lambda step: step.at_us)
 
 
 def differences(figure: DataflowFigure, panes: Sequence[EmittedPane]) -> list[str]:
@@ -145,16 +145,16 @@ def differences(figure: DataflowFigure, panes: Sequence[EmittedPane]) -> list[st
         figure: as it is drawn.
         panes: with times from 12:05 on.
     """
-    found = []
+    problems = []
     for number, (one, pane) in enumerate(zip(figure.panes, panes, strict=False)):
         if (one.value, one.window, one.retraction) != (pane.value, pane.window, pane.retraction):
-            found.append(f"pane {number} is drawn as {one}, and came as {pane}")
+            problems.append(f"pane {number} is drawn as {one}, and came as {pane}")
         elif not _is_in_time(figure, one, pane):
             drawn, came = (clock(at_us) for at_us in (one.emit_us, pane.at_us + ORIGIN_US))
-            found.append(f"pane {number}, {one.value}, is drawn at {drawn}, and came at {came}")
+            problems.append(f"pane {number}, {one.value}, is drawn at {drawn}, and came at {came}")
     if len(panes) != len(figure.panes):
-        found.append(f"{len(figure.panes)} panes are drawn, and {len(panes)} came")
-    return found
+        problems.append(f"{len(figure.panes)} panes are drawn, and {len(panes)} came")
+    return problems
 
 
 def clock(at_us: int) -> str:

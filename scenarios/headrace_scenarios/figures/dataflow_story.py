@@ -30,13 +30,13 @@ def _tell(figure: DataflowFigure, protocol: Protocol) -> Story:
     panes = committed_panes(story.cluster.history, pipeline)
     story.account = text_of(panes)
     story.drawing = Drawing(figure, tuple(panes))
-    found = differences(figure, panes)
-    story.conclusion = found or [
+    problems = differences(figure, panes)
+    story.conclusion = problems or [
         f"These are the {len(panes)} panes of Figure {figure.number}, each with its value, its window and its time."
         if len(panes) > 1
         else f"This is the pane of Figure {figure.number}, with its value, its window and its time."
     ]
-    if figure.note and not found:
+    if figure.note and not problems:
         story.conclusion.append(figure.note)
     return story
 

@@ -15,12 +15,12 @@ from headrace_sim.faults import DelayCommit
 
 def pipeline() -> Pipeline:
     """A -> B -> C; A and B with weak productions."""
-    found = Pipeline("figure 11")
-    found.injector("searches")
-    found.add(Forwarder("a"), name="A", inputs=["searches"], outputs=["a"], productions=Productions.WEAK)
-    found.add(Forwarder("b"), name="B", inputs=["a"], outputs=["b"], productions=Productions.WEAK)
-    found.add(Forwarder("c"), name="C", inputs=["b"], outputs=["c"])
-    return found
+    relays = Pipeline("figure 11")
+    relays.injector("searches")
+    relays.add(Forwarder("a"), name="A", inputs=["searches"], outputs=["a"], productions=Productions.WEAK)
+    relays.add(Forwarder("b"), name="B", inputs=["a"], outputs=["b"], productions=Productions.WEAK)
+    relays.add(Forwarder("c"), name="C", inputs=["b"], outputs=["c"])
+    return relays
 
 
 def tell(protocol: Protocol) -> Story:

@@ -153,15 +153,15 @@ def _production_conclusion(story: Story) -> list[str]:
     outputs = [event.production for event in story.cluster.history if isinstance(event, h.Output)]
     counts = [output.value.decode() for output in outputs if output.stream == "counts"]
     late = [output.value.decode() for output in outputs if output.stream == "late"]
-    told = f"Two searches fell into window 1; C counted {' and '.join(counts) or 'nothing'}."
+    counted = f"Two searches fell into window 1; C counted {' and '.join(counts) or 'nothing'}."
     if late:
-        return [told, f"Late at C: {', '.join(late)}: the watermark had run ahead of it."]
+        return [counted, f"Late at C: {', '.join(late)}: the watermark had run ahead of it."]
     if sum(json.loads(count)["count"] for count in counts) < 2:
         return [
-            told,
+            counted,
             "The other one is lost: watermark and horizon had run ahead of it, and C took it for a remnant.",
         ]
-    return [told, "Nothing came late."]
+    return [counted, "Nothing came late."]
 
 
 ZOMBIE_TIMER = Scenario(

@@ -79,7 +79,7 @@ def q4(events: Sequence[Event]) -> Answers:
     prices = defaultdict(list)
     for auction, bid in _sales(events):
         prices[str(auction["category"])].append(bid["price"])
-    return [(category, sum(found) / len(found)) for category, found in prices.items()]
+    return [(category, sum(paid) / len(paid)) for category, paid in prices.items()]
 
 
 def q5(events: Sequence[Event]) -> Answers:
@@ -89,10 +89,10 @@ def q5(events: Sequence[Event]) -> Answers:
         start = bid["time"] - bid["time"] % WINDOW_US
         for begin in (start - WINDOW_US, start):
             counts[begin][bid["auction"]] += 1
-    most = {start: max(found.values()) for start, found in counts.items()}
+    most = {start: max(bids_of.values()) for start, bids_of in counts.items()}
     return [
-        ("all", [most[start], sorted(auction for auction, bids in found.items() if bids == most[start])])
-        for start, found in counts.items()
+        ("all", [most[start], sorted(auction for auction, bids in bids_of.items() if bids == most[start])])
+        for start, bids_of in counts.items()
     ]
 
 

@@ -153,14 +153,14 @@ class LatestSales:
     def on_timer(self, context: KeyContext, tag: str, time_us: int) -> list[tuple[str, Any]]:
         """Add the sales in order."""
         del tag
-        state, made = context.state, []
+        state, sums = context.state, []
         for sale in sorted(sale for sale in state["waiting"] if sale[0] < time_us):
             state["prices"] = [*state["prices"], sale[2]][-plain.LATEST_SALES :]
-            made.append((context.key, {"sales": len(state["prices"]), "sum": sum(state["prices"])}))
+            sums.append((context.key, {"sales": len(state["prices"]), "sum": sum(state["prices"])}))
         state["waiting"] = [sale for sale in state["waiting"] if sale[0] >= time_us]
         if state["waiting"]:
             context.set_timer("in order", min(sale[0] for sale in state["waiting"]) + 1)
-        return made
+        return sums
 
 
 def seller_prices() -> PCollection[Any]:
@@ -237,19 +237,19 @@ def settled(query: str, answers: Iterable[tuple[str, Any]]) -> Counter[tuple[str
         query: its name.
         answers: key and value of each record that left, where a grouping's is a `Pane`.
     """
-    found = [(key, made if isinstance(made, Pane) else Pane(made, GLOBAL, 0)) for key, made in answers]
+    panes = [(key, value if isinstance(value, Pane) else Pane(value, GLOBAL, 0)) for key, value in answers]
     if query == "q4":
         last: dict[str, Pane] = {}
-        for key, pane in found:
+        for key, pane in panes:
             if key not in last or pane.index > last[key].index:
                 last[key] = pane
-        found = list(last.items())
+        panes = list(last.items())
     if query == "q12":
         sums: Counter[str] = Counter()
-        for key, pane in found:
+        for key, pane in panes:
             sums[key] += pane.value
         return as_counter(sums.items())
-    return as_counter((key, pane.value) for key, pane in found)
+    return as_counter((key, pane.value) for key, pane in panes)
 
 
 def as_counter(answers: Iterable[tuple[str, Any]]) -> Counter[tuple[str, str]]:
@@ -266,8 +266,8 @@ def answers_are_right(moment: Moment) -> None:
         raise Unexercised("an event was late")
     events = sorted((record.value for record in records), key=lambda event: event["time"])
     expected = as_counter(plain.ANSWERS[query](events))
-    found = settled(query, [(record.key, record.value) for record in moment.outputs(query)])
-    assert found == expected, f"missing {expected - found}, too many {found - expected}"
+    answers = settled(query, [(record.key, record.value) for record in moment.outputs(query)])
+    assert answers == expected, f"missing {expected - answers}, too many {answers - expected}"
 
 
 promises: list[Promise] = [answers_are_right]

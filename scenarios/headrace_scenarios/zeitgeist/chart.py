@@ -73,9 +73,9 @@ def _fill(figure: "Figure", findings: Findings, names: dict[str, str], days: tup
     for number, key in enumerate(airlines):
         axes = figure.add_subplot(grid[2 + number // 2, number % 2])
         compared = findings.comparisons[key]
-        found = [compared.get(start) for start in starts]
-        expected = [(bucket.expected or 0.0) if bucket is not None else 0.0 for bucket in found]
-        actual = [bucket.count if bucket is not None else 0 for bucket in found]
+        buckets = [compared.get(start) for start in starts]
+        expected = [(bucket.expected or 0.0) if bucket is not None else 0.0 for bucket in buckets]
+        actual = [bucket.count if bucket is not None else 0 for bucket in buckets]
         _panel(axes, starts, expected, actual, _spans(dips, key))
         _days(axes, days, weekdays=False)
         axes.set_title(f"{key}  {names.get(key, '')}", loc="left", fontsize=9)

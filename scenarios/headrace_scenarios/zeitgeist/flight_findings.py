@@ -68,14 +68,14 @@ class Findings:
 
     def total(self, start: int) -> tuple[float, int]:
         """Return the totals of all airlines in one bucket: (expected, departed)."""
-        found = [comparison[start] for comparison in self.comparisons.values() if start in comparison]
-        return sum(bucket.expected or 0.0 for bucket in found), sum(bucket.count for bucket in found)
+        buckets = [comparison[start] for comparison in self.comparisons.values() if start in comparison]
+        return sum(bucket.expected or 0.0 for bucket in buckets), sum(bucket.count for bucket in buckets)
 
     @property
     def airlines(self) -> tuple[str, ...]:
         """Return the airlines, largest first."""
         traffic = {
-            key: sum(bucket.count for bucket in found.values()) for key, found in self.comparisons.items()
+            key: sum(bucket.count for bucket in buckets.values()) for key, buckets in self.comparisons.items()
         }
         return tuple(sorted(traffic, key=lambda key: (-traffic[key], key)))
 
@@ -118,8 +118,8 @@ def _dips(reports: Iterable[Anomaly], comparisons: Mapping[str, Mapping[int, Com
             of_airline[-1].append(report.start)
         else:
             of_airline.append([report.start])
-    for key, found in runs.items():
-        for starts in found:
+    for key, airline_runs in runs.items():
+        for starts in airline_runs:
             yield _dip(key, starts, comparisons[key])
 
 

@@ -49,8 +49,8 @@ class FlightsReport:
         others = len(self.findings.dips) - len(dips)
         most = f", most on {_busiest(self.findings, dips)}" if others else ""
         hours = sum(map(len, self.findings.comparisons.values()))
-        found = [_counted(others, "other dip") + most, _counted(len(self.findings.spikes), "spike")]
-        return f"{'; '.join(found)}; in {_counted(hours, 'hour')} of airlines"
+        counts = [_counted(others, "other dip") + most, _counted(len(self.findings.spikes), "spike")]
+        return f"{'; '.join(counts)}; in {_counted(hours, 'hour')} of airlines"
 
     def document(self) -> dict[str, Any]:
         """Return the findings as JSON; times are ISO 8601 in New York's time zone."""

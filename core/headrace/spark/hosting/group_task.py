@@ -121,15 +121,15 @@ class GroupTask:
         plan, waiting, outside = self._plan, dict(parcels), Post()
         changed = _is_past(self._headers.timer_ms, batch)
         for group in self._intervals:
-            found = waiting.pop(group, [])
-            if found or _is_past(self._headers.timers_ms.get(group), batch):
-                post = run_interval(plan, group, batch, found, self._interval(group))
+            received = waiting.pop(group, [])
+            if received or _is_past(self._headers.timers_ms.get(group), batch):
+                post = run_interval(plan, group, batch, received, self._interval(group))
                 changed = True
                 outside.tallies += post.tallies
                 for to, parcel in post.parcels.items():
                     waiting.setdefault(to, []).append(parcel)
-        for group, found in waiting.items():
-            for parcel in found:
+        for group, received in waiting.items():
+            for parcel in received:
                 outside.take(group, parcel)
         if changed:
             self._write_headers()

@@ -136,7 +136,7 @@ def exported(
                 [
                     placed
                     for event in part
-                    if _is_told(event, computation) and (placed := sampled.part(event)) is not None
+                    if _is_of(event, computation) and (placed := sampled.part(event)) is not None
                 ],
                 fraction, percent, reached,
             )
@@ -169,7 +169,7 @@ def exported_injections(
     )
 
 
-def _is_told(event: Event, computation: str) -> bool:
+def _is_of(event: Event, computation: str) -> bool:
     if isinstance(event, IntervalMinted):  # the task also mints intervals that stand for the consumers
         return event.computation == computation
     return not isinstance(event, _LEFT_OUT)
@@ -265,8 +265,8 @@ def history_of(pipeline: Pipeline, rows: Iterable[bytes]) -> History:
     fraction = min([entry.fraction for entry in entries], default=1.0)
     if fraction < 1:
         history.record(KeysSampled(entries[0].at_us, "spark", fraction))
-    for _, told in groupby(entries, attrgetter("batch")):
-        batch = list(told)
+    for _, of_batch in groupby(entries, attrgetter("batch")):
+        batch = list(of_batch)
         history.at_us = batch[0].at_us
         low = max(low, *[entry.low_watermark for entry in batch])
         _report_injectors(history, pipeline, low)

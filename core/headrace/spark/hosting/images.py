@@ -100,10 +100,10 @@ def _take_over(header: IntervalHeader, old: list[_Interval], place: int, interva
 
 
 def _highest(known: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    highest: dict[str, int] = {}
     for times in known:
-        found |= {name: max(at, found.get(name, MIN_TIME)) for name, at in times.items()}
-    return found
+        highest |= {name: max(at, highest.get(name, MIN_TIME)) for name, at in times.items()}
+    return highest
 
 
 def install(image: bytes, store: IntervalStore) -> None:

@@ -175,12 +175,12 @@ class _IntervalTask:
 
     def _check_state(self) -> None:
         """Refuse state written by this batch or a later one: its records would count twice."""
-        found = self._chunks.header.sequencer
+        stored = self._chunks.header.sequencer
         own = self._plan.sequencer(self._group, self._batch.number)
-        if found < own or (found == own and self._store.is_begun()):
+        if stored < own or (stored == own and self._store.is_begun()):
             return
         problem = (
-            f"key interval {self._group!r} has state of micro-batch {batch_of(found)}, but micro-batch "
+            f"key interval {self._group!r} has state of micro-batch {batch_of(stored)}, but micro-batch "
             f"{self._batch.number} needs the state before it"
         )
         remedy = (
@@ -191,8 +191,8 @@ class _IntervalTask:
 
     def _input_watermark(self) -> int:
         header = self._chunks.header
-        told = RULES.input_watermark([self._batch.low_watermark, *header.holds.values(), self._room.earliest])
-        return RULES.advanced(header.low, told)
+        low = RULES.input_watermark([self._batch.low_watermark, *header.holds.values(), self._room.earliest])
+        return RULES.advanced(header.low, low)
 
     def _percentiles(self) -> dict[str, int]:
         """Return by sender how far its percentile watermark has come; nothing, if the low watermark is followed (7.2)."""
@@ -202,8 +202,11 @@ class _IntervalTask:
         percentiles, frontier = {}, self._batch.low_watermark
         for sender in pipeline.senders(self._computation):
             feeders = {sender, *pipeline.upstream(sender)}
-            told = [*header.holds.items(), *[(f"{name}/", self._room.earliest) for name in self._plan.limits]]
-            held = [low for group, low in told if computation_of(group) == sender]
+            holds = [
+                *header.holds.items(),
+                *[(f"{name}/", self._room.earliest) for name in self._plan.limits],
+            ]
+            held = [low for group, low in holds if computation_of(group) == sender]
             pending = [
                 bucket
                 for group, buckets in header.upstream.items()
@@ -222,11 +225,11 @@ class _IntervalTask:
     def _input_horizon(self) -> int:
         """Return the origin up to which ids can be forgotten: how far the sources were read, by their stamps or by event time."""
         plan, header = self._plan, self._chunks.header
-        found = []
+        horizons = []
         for name in plan.pipeline.injectors:
             timed = name in plan.timed_by_source
-            found.append(header.horizons.get(name, MIN_TIME) if timed else self._batch.low_watermark)
-        return RULES.advanced(header.horizon, RULES.input_watermark(found))
+            horizons.append(header.horizons.get(name, MIN_TIME) if timed else self._batch.low_watermark)
+        return RULES.advanced(header.horizon, RULES.input_watermark(horizons))
 
     def _deliveries(self, parcels: Sequence[Parcel]) -> list[Packed]:
         """Return all records in the order in which the sources got them, or in event-time order (see `BatchContext`)."""
@@ -239,8 +242,8 @@ class _IntervalTask:
     def _rows(self, keys: Iterable[str], low: int) -> dict[str, StoredRow]:
         """Return the rows that this batch needs: those of its records' keys, and those with a due timer."""
         needed = dict.fromkeys([*keys, *self._chunks.due(low, self._batch.now_us)])
-        found = {key: self._chunks.row(key) for key in needed}
-        return {key: row for key, row in found.items() if row is not None}
+        rows = {key: self._chunks.row(key) for key in needed}
+        return {key: row for key, row in rows.items() if row is not None}
 
     # The worker and the machines around it
 

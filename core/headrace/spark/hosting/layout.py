@@ -82,26 +82,26 @@ class JobPlan:
 
     def __post_init__(self) -> None:
         """Derive the rest."""
-        given, derive = self.pipeline, partial(object.__setattr__, self)
-        as_run, depths = given, dict.fromkeys(given.injectors, 0)
-        for name, spec in given.computations.items():
-            senders = given.senders(name)
+        pipeline, derive = self.pipeline, partial(object.__setattr__, self)
+        as_run, depths = pipeline, dict.fromkeys(pipeline.injectors, 0)
+        for name, spec in pipeline.computations.items():
+            senders = pipeline.senders(name)
             depths[name] = 1 + max(depths[sender] for sender in senders)
             counts = spec.exactly_once and (self.history is not None or not self.with_ids.isdisjoint(senders))
             as_run = as_run.with_computation(name, exactly_once=counts)
         groups = {
             name: placed_groups(name, self.intervals, self.partitions, self.splits.get(name, ()))
-            for name in given.computations
+            for name in pipeline.computations
         }
         outside = placed_groups(OUTSIDE, self.partitions or OUTSIDE_GROUPS, self.partitions)
         levels = [
-            sorted(name for name in given.computations if depths[name] == depth)
+            sorted(name for name in pipeline.computations if depths[name] == depth)
             for depth in range(1, 1 + max(depths.values()))
         ]
         derive("pipeline", as_run)
         derive("levels", tuple(map(tuple, levels)))
         derive("groups", {OUTSIDE: outside, **groups})
-        derive("followers", followers_of(given))
+        derive("followers", followers_of(pipeline))
 
     def group(self, consumer: str, key: str) -> str:
         """Return the group for a record with this consumer and key."""

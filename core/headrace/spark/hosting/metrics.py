@@ -36,10 +36,10 @@ def observed(parcels: DataFrame, pipeline: Pipeline) -> DataFrame:
     processed.
     """
     text = F.when(is_tally_column(F.col("parcel")), F.col("parcel").cast("string"))
-    told = parcels.select("*", F.from_json(text, _SCHEMA).alias("tally"))
+    tallied = parcels.select("*", F.from_json(text, _SCHEMA).alias("tally"))
     for name in pipeline.computations:
-        told = told.observe(name, *_metrics(name))
-    return told.select(*parcels.columns)
+        tallied = tallied.observe(name, *_metrics(name))
+    return tallied.select(*parcels.columns)
 
 
 def is_tally_column(parcel: Column) -> Column:
@@ -58,5 +58,5 @@ def _metrics(computation: str) -> list[Column]:
     ]
 
 
-def _time(found: Column) -> Column:
-    return F.when(found > MIN_TIME, found)
+def _time(time_us: Column) -> Column:
+    return F.when(time_us > MIN_TIME, time_us)

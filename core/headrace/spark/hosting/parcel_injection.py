@@ -140,8 +140,8 @@ class Injection:
                     post, injector, SourceRecord(self._count, stream, key, value, timestamp, came), name
                 )
         if self._injected:
-            told = exported_injections(self._plan, self._place, self._batch, self._at_us, self._injected)
-            post.to(self._plan.groups[OUTSIDE][0]).events.append(told)
+            events = exported_injections(self._plan, self._place, self._batch, self._at_us, self._injected)
+            post.to(self._plan.groups[OUTSIDE][0]).events.append(events)
             self._injected.clear()
         return post
 
@@ -203,7 +203,7 @@ class Injection:
         # What may have to wait is recorded when it enters. What goes outside is never slowed down, and holds nothing back.
         low = MIN_TIME
         if injector in plan.limits:
-            productions, low = tuple(made for made in productions if made.consumer == OUTSIDE), MAX_TIME
+            productions, low = tuple(one for one in productions if one.consumer == OUTSIDE), MAX_TIME
         if plan.history and productions:
             address = (
                 f"{injector}/{crc32(self._place.encode()) % plan.pipeline.injectors[injector].processes}"

@@ -58,14 +58,14 @@ def _murmur3(data: bytes) -> int:
     whole = len(data) - len(data) % 4
     words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, whole, 4)]
     words += [(byte - 256 if byte > 127 else byte) & _MASK for byte in data[whole:]]
-    found = _SEED
+    hashed = _SEED
     for word in words:
         mixed = _rotated(word * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
-        found = (_rotated(found ^ mixed, 13) * 5 + 0xE6546B64) & _MASK
-    found ^= len(data)
-    found = (found ^ found >> 16) * 0x85EBCA6B & _MASK
-    found = (found ^ found >> 13) * 0xC2B2AE35 & _MASK
-    return found ^ found >> 16
+        hashed = (_rotated(hashed ^ mixed, 13) * 5 + 0xE6546B64) & _MASK
+    hashed ^= len(data)
+    hashed = (hashed ^ hashed >> 16) * 0x85EBCA6B & _MASK
+    hashed = (hashed ^ hashed >> 13) * 0xC2B2AE35 & _MASK
+    return hashed ^ hashed >> 16
 
 
 def _rotated(word: int, bits: int) -> int:

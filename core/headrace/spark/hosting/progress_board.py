@@ -32,7 +32,7 @@ class Board:
     def __init__(self, path: Place | None = None) -> None:
         self._path = path
         self._lock = Lock()
-        self._told: dict[str, Tally] = {}
+        self._latest: dict[str, Tally] = {}
         if path is not None and path.exists():
             self._take(_decode_board(path.read_bytes()))
 
@@ -40,14 +40,14 @@ class Board:
         """Take the tallies of a micro-batch."""
         with self._lock:
             if self._take(tallies) and self._path is not None:
-                write(self._path, _encode_board(list(self._told.values())))
+                write(self._path, _encode_board(list(self._latest.values())))
 
     def _take(self, tallies: Iterable[Tally]) -> bool:
         new = False
         for tally in tallies:
-            before = self._told.get(tally.group)
+            before = self._latest.get(tally.group)
             if before is None or tally.turn >= before.turn:
-                self._told[tally.group], new = tally, True
+                self._latest[tally.group], new = tally, True
         return new
 
     def wall_due(self) -> int | None:
@@ -60,7 +60,7 @@ class Board:
 
     def _soonest(self, at: Callable[[Tally], int | None]) -> int | None:
         with self._lock:
-            known = map(at, self._told.values())
+            known = map(at, self._latest.values())
             return min([time_us for time_us in known if time_us is not None], default=None)
 
     def slowest(self, pipeline: Pipeline) -> int:
@@ -79,12 +79,12 @@ class Board:
                 computation has its own.
         """
         with self._lock:
-            told = list(self._told.values())
-        newest = max([tally.newest for tally in told], default=MIN_TIME)
+            latest = list(self._latest.values())
+        newest = max([tally.newest for tally in latest], default=MIN_TIME)
         if low_watermark is not None:
-            low_watermark = max([low_watermark, *[tally.input_watermark for tally in told]])
+            low_watermark = max([low_watermark, *[tally.input_watermark for tally in latest]])
         by_name: dict[str, list[Tally]] = {name: [] for name in pipeline.computations}
-        for tally in told:
+        for tally in latest:
             by_name.get(tally.computation, []).append(tally)
         return tuple(_sum(name, tallies, newest, low_watermark) for name, tallies in by_name.items())
 

@@ -120,8 +120,8 @@ def check_followed(pipeline: Pipeline, inputs: Inputs, where: str) -> None:
     for name in limits_of(pipeline):
         problem = f"injector {name!r} has a skew limit, but in {where} nobody knows how far the slowest computation is"
         raise SparkHostError(problem, "Use deploy, or set skew_limit_us=None")
-    for name, given in inputs.items():
-        if isinstance(given, Input) and given.process is not None:
+    for name, entry in inputs.items():
+        if isinstance(entry, Input) and entry.process is not None:
             problem = f"the input of injector {name!r} names the column of its process, but in {where} nobody follows each"
             raise SparkHostError(problem, "Use deploy, or leave out process=")
 
@@ -203,11 +203,11 @@ def sources_of(inputs: Inputs) -> Sources:
     return Sources(
         with_ids=frozenset(
             name
-            for name, given in inputs.items()
-            if isinstance(given, DataFrame) or given.record_id is not None
+            for name, entry in inputs.items()
+            if isinstance(entry, DataFrame) or entry.record_id is not None
         ),
-        timed=frozenset(name for name, given in inputs.items() if isinstance(given, DataFrame)),
-        kept_ids_us={name: given.keep_ids_us for name, given in inputs.items() if isinstance(given, Input)},
+        timed=frozenset(name for name, entry in inputs.items() if isinstance(entry, DataFrame)),
+        kept_ids_us={name: entry.keep_ids_us for name, entry in inputs.items() if isinstance(entry, Input)},
     )
 
 
@@ -231,7 +231,7 @@ def is_streaming(inputs: Inputs) -> bool:
     Raises:
         SparkHostError: they are mixed.
     """
-    kinds = {name: frame_of(given).isStreaming for name, given in inputs.items()}
+    kinds = {name: frame_of(entry).isStreaming for name, entry in inputs.items()}
     if len(set(kinds.values())) > 1:
         text = ", ".join(f"{name!r} is {'streaming' if kind else 'bounded'}" for name, kind in kinds.items())
         raise SparkHostError(
@@ -251,73 +251,73 @@ def check_streaming(inputs: Inputs) -> None:
         raise SparkHostError("a job needs streaming inputs", "Use attach for bounded ones")
 
 
-def frame_of(given: Input | DataFrame) -> DataFrame:
+def frame_of(entry: Input | DataFrame) -> DataFrame:
     """Return the DataFrame of an input."""
-    return given.frame if isinstance(given, Input) else given
+    return entry.frame if isinstance(entry, Input) else entry
 
 
-def delay_of(given: Input | DataFrame) -> int:
+def delay_of(entry: Input | DataFrame) -> int:
     """Return how far an input's low watermark is behind its latest timestamp, microseconds."""
-    return given.delay_us if isinstance(given, Input) else 0
+    return entry.delay_us if isinstance(entry, Input) else 0
 
 
 def _ticks(like: DataFrame, clock: WallTimerCheck) -> DataFrame:
     """Return rows that tell that wall time has passed. They have no watermark, so they hold nothing back."""
-    told = {"injector": F.lit(CLOCK), "timestamp": F.col("slowest")}
-    return shaped_like(like, read_clock(like.sparkSession, clock), told)
+    columns = {"injector": F.lit(CLOCK), "timestamp": F.col("slowest")}
+    return shaped_like(like, read_clock(like.sparkSession, clock), columns)
 
 
-def prepared_input(pipeline: Pipeline, name: str, given: Input | DataFrame) -> DataFrame:
+def prepared_input(pipeline: Pipeline, name: str, entry: Input | DataFrame) -> DataFrame:
     """Convert an input to the columns that all inputs share."""
-    if isinstance(given, DataFrame):
-        missing = [column for column in _PREPARED if column not in ("injector", *given.columns)]
+    if isinstance(entry, DataFrame):
+        missing = [column for column in _PREPARED if column not in ("injector", *entry.columns)]
         if missing:
             problem = f"the DataFrame for injector {name!r} lacks the columns {missing}"
             raise SparkHostError(
                 problem, "Use a DataFrame from injected(), or wrap yours in an Input that names its columns"
             )
-        return given.select(
+        return entry.select(
             F.lit(name).alias("injector"), *[column for column in _PREPARED if column != "injector"]
         )
-    _check_columns(name, given)
-    return _mapped(pipeline, name, pipeline.injectors[name], given)
+    _check_columns(name, entry)
+    return _mapped(pipeline, name, pipeline.injectors[name], entry)
 
 
-def _check_columns(name: str, given: Input) -> None:
-    values = [given.value] if isinstance(given.value, str) else list(given.value or ())
-    named = (given.key, given.timestamp, *values, given.record_id, given.watermark, given.process)
-    missing = [column for column in named if column is not None and column not in given.frame.columns]
+def _check_columns(name: str, entry: Input) -> None:
+    values = [entry.value] if isinstance(entry.value, str) else list(entry.value or ())
+    named = (entry.key, entry.timestamp, *values, entry.record_id, entry.watermark, entry.process)
+    missing = [column for column in named if column is not None and column not in entry.frame.columns]
     if missing:
         problem = (
             f"the input of injector {name!r} names the columns {missing}, which its DataFrame does not have"
         )
-        raise SparkHostError(problem, f"Its columns are {given.frame.columns}")
+        raise SparkHostError(problem, f"Its columns are {entry.frame.columns}")
 
 
-def _mapped(pipeline: Pipeline, name: str, spec: InjectorSpec, given: Input) -> DataFrame:
-    frame = given.frame
-    stream = given.stream or spec.outputs[0]
-    if stream not in spec.outputs or (not given.stream and len(spec.outputs) > 1):
+def _mapped(pipeline: Pipeline, name: str, spec: InjectorSpec, entry: Input) -> DataFrame:
+    frame = entry.frame
+    stream = entry.stream or spec.outputs[0]
+    if stream not in spec.outputs or (not entry.stream and len(spec.outputs) > 1):
         raise SparkHostError(
             f"injector {name!r} injects into {list(spec.outputs)}", "Choose one with Input(stream=...)"
         )
-    timestamp = F.col(given.timestamp)
-    is_time = isinstance(frame.schema[given.timestamp].dataType, TimestampType | TimestampNTZType)
+    timestamp = F.col(entry.timestamp)
+    is_time = isinstance(frame.schema[entry.timestamp].dataType, TimestampType | TimestampNTZType)
     timestamp = F.unix_micros(timestamp.cast("timestamp")) if is_time else timestamp.cast("long")
-    is_heartbeat = F.col(given.watermark).isNotNull() if given.watermark is not None else F.lit(False)  # noqa: FBT003
-    mark = F.col(given.watermark) if given.watermark is not None else F.timestamp_micros(timestamp)
-    own_id = F.col(given.record_id) if given.record_id else F.lit(None)  # null with the prefix, too
-    to, value = F.when(~is_heartbeat, F.lit(stream)), _value(pipeline, name, stream, given)
-    if given.corrupt in frame.columns:
-        text = F.col(given.corrupt).cast("string")
+    is_heartbeat = F.col(entry.watermark).isNotNull() if entry.watermark is not None else F.lit(False)  # noqa: FBT003
+    mark = F.col(entry.watermark) if entry.watermark is not None else F.timestamp_micros(timestamp)
+    own_id = F.col(entry.record_id) if entry.record_id else F.lit(None)  # null with the prefix, too
+    to, value = F.when(~is_heartbeat, F.lit(stream)), _value(pipeline, name, stream, entry)
+    if entry.corrupt in frame.columns:
+        text = F.col(entry.corrupt).cast("string")
         file = F.coalesce(_file_of(frame), F.lit(""))
         to = F.when(text.isNotNull(), F.concat(F.lit(f"{UNPARSED}{stream}{UNPARSED}"), file)).otherwise(to)
         value = F.when(text.isNotNull(), F.encode(text, "utf-8")).otherwise(value)
         # The parsed fields of a corrupt row are unreliable.
         mark = F.when(text.isNull(), mark.cast("timestamp"))
-    key, processes = F.col(given.key).cast("string"), []
-    if given.process is not None:
-        number = F.col(given.process)
+    key, processes = F.col(entry.key).cast("string"), []
+    if entry.process is not None:
+        number = F.col(entry.process)
         mark = F.lit(None)
         processes = [number.cast("int").alias(PROCESS_COLUMN)]
         problem = F.concat(
@@ -348,10 +348,10 @@ def _file_of(frame: DataFrame) -> Column:
     return F.col("_metadata.file_path") if names else F.lit(None).cast("string")
 
 
-def _value(pipeline: Pipeline, name: str, stream: str, given: Input) -> Column:
-    frame = given.frame
-    if isinstance(given.value, str) and isinstance(frame.schema[given.value].dataType, BinaryType):
-        return F.col(given.value)
+def _value(pipeline: Pipeline, name: str, stream: str, entry: Input) -> Column:
+    frame = entry.frame
+    if isinstance(entry.value, str) and isinstance(frame.schema[entry.value].dataType, BinaryType):
+        return F.col(entry.value)
     codec = pipeline.codec(stream)
     if not writes_json(codec):
         problem = (
@@ -360,13 +360,13 @@ def _value(pipeline: Pipeline, name: str, stream: str, given: Input) -> Column:
         raise SparkHostError(
             problem, "Encode the values with that codec, and give them as one binary column, Input(value=...)"
         )
-    if isinstance(given.value, str) and isinstance(frame.schema[given.value].dataType, IntegralType):
-        return F.encode(F.coalesce(F.col(given.value).cast("string"), F.lit("null")), "utf-8")
+    if isinstance(entry.value, str) and isinstance(frame.schema[entry.value].dataType, IntegralType):
+        return F.encode(F.coalesce(F.col(entry.value).cast("string"), F.lit("null")), "utf-8")
     if isinstance(
-        given.value, str
+        entry.value, str
     ):  # Spark cannot write a bare number or string as JSON, but it can write an array of one
-        listed = F.to_json(F.array(given.value), {"ignoreNullFields": "false"})
+        listed = F.to_json(F.array(entry.value), {"ignoreNullFields": "false"})
         return F.encode(listed.substr(F.lit(2), F.length(listed) - 2), "utf-8")
-    whole = [column for column in frame.columns if column != given.corrupt]
-    columns = whole if given.value is None else given.value
+    whole = [column for column in frame.columns if column != entry.corrupt]
+    columns = whole if entry.value is None else entry.value
     return F.encode(F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}), "utf-8")

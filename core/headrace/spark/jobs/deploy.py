@@ -43,8 +43,8 @@ class Deployment:
 
         If a change of the job failed after it had stopped the query, it is that error.
         """
-        found = self._query.running.error() or self._failure
-        return () if found is None else (found,)
+        error = self._query.running.error() or self._failure
+        return () if error is None else (error,)
 
     def progress(self) -> tuple[ComputationProgress, ...]:
         """Return the progress of each computation as of its last micro-batch, also after `stop`.

@@ -59,7 +59,7 @@ class InputWatermark:
     processes: int = 0
 
     @property
-    def is_told(self) -> bool:
+    def is_driven(self) -> bool:
         """Whether the driver ever tells it."""
         return self.timeout_us is not None or self.processes > 0
 
@@ -102,19 +102,19 @@ class Heartbeats:
         if self._path is not None and self._path.exists():
             kept = msgspec.json.decode(self._path.read_bytes())
         self._known: dict[str, list[_Known]] = {}
-        for name, told in self._inputs.items():
-            lows, count = kept.get(name, []), max(1, told.processes)
+        for name, watermark in self._inputs.items():
+            lows, count = kept.get(name, []), max(1, watermark.processes)
             self._known[name] = [
                 _Known(now_us, low) for low in [*lows, *[MIN_TIME] * (count - len(lows))][:count]
             ]
 
     def with_heartbeats(self, injector: str, prepared: DataFrame) -> DataFrame:
         """Observe what an input brings, and unite it with its heartbeats if there will be any."""
-        told = self._inputs[injector]
-        prepared = prepared.observe(metric_of(injector), *_metrics(told)).drop(PROCESS_COLUMN)
-        if not told.is_told:
+        watermark = self._inputs[injector]
+        prepared = prepared.observe(metric_of(injector), *_metrics(watermark)).drop(PROCESS_COLUMN)
+        if not watermark.is_driven:
             return prepared
-        low = F.timestamp_micros(F.col("low") + told.delay_us)
+        low = F.timestamp_micros(F.col("low") + watermark.delay_us)
         columns = {"injector": F.lit(injector), WATERMARK_COLUMN: low}
         heartbeats = read_heartbeats(prepared.sparkSession, injector, self.file.path)
         return prepared.unionByName(shaped_like(prepared, heartbeats, columns))
@@ -186,21 +186,21 @@ class Heartbeats:
         return RULES.input_watermark(busy) if busy else None
 
 
-def shaped_like(rows: DataFrame, frame: DataFrame, told: Mapping[str, Column]) -> DataFrame:
+def shaped_like(rows: DataFrame, frame: DataFrame, known: Mapping[str, Column]) -> DataFrame:
     """Return a frame with the columns of other rows: those that are given; the others are null."""
     columns = [
-        told.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in rows.schema
+        known.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in rows.schema
     ]
     return frame.select(*columns)
 
 
-def _metrics(told: InputWatermark) -> list[Column]:
-    if not told.processes:
-        low = F.unix_micros(F.max(WATERMARK_COLUMN)) - told.delay_us
+def _metrics(watermark: InputWatermark) -> list[Column]:
+    if not watermark.processes:
+        low = F.unix_micros(F.max(WATERMARK_COLUMN)) - watermark.delay_us
         return [F.count("stream").alias("records_0"), low.alias("low_0")]
     columns = []
-    for number in range(told.processes):
+    for number in range(watermark.processes):
         is_of = (F.col(PROCESS_COLUMN) == number) & ~F.col("stream").startswith(UNPARSED)
         columns.append(F.count(F.when(is_of, 1)).alias(f"records_{number}"))
-        columns.append((F.max(F.when(is_of, F.col("timestamp"))) - told.delay_us).alias(f"low_{number}"))
+        columns.append((F.max(F.when(is_of, F.col("timestamp"))) - watermark.delay_us).alias(f"low_{number}"))
     return columns

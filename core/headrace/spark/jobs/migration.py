@@ -217,7 +217,7 @@ def _tell_logs(checkpoint: Place, metadata: Mapping[str, Any], offsets: Sequence
     """Let the entries of the seed's micro-batch say how far the job has read, and its watermark."""
     watermark_ms = metadata["batchWatermarkMs"]
     times = {"batchWatermarkMs": watermark_ms, "batchTimestampMs": metadata["batchTimestampMs"]}
-    for log, told, rest in (
+    for log, fields, rest in (
         ("offsets", times, offsets),
         ("commits", {"nextBatchWatermarkMs": watermark_ms}, ()),
     ):
@@ -225,7 +225,7 @@ def _tell_logs(checkpoint: Place, metadata: Mapping[str, Any], offsets: Sequence
         entry = checkpoint / log / "0"
         remove(entry)
         remove(checkpoint / log / ".0.crc")
-        create(entry, "\n".join([version, json.dumps(json.loads(data) | told), *rest]).encode())
+        create(entry, "\n".join([version, json.dumps(json.loads(data) | fields), *rest]).encode())
 
 
 def _tidy(directory: Place, current: Place) -> None:

@@ -205,10 +205,10 @@ class JobQuery:
             SparkHostError: the state of the job cannot move to what the change needs.
             PipelineError: the two versions are incompatible.
         """
-        kept = {name: given for name, given in self._inputs.items() if name in pipeline.injectors}
-        given = {**kept, **inputs}
+        kept = {name: entry for name, entry in self._inputs.items() if name in pipeline.injectors}
+        changed = {**kept, **inputs}
         settings = replace(self._settings, sinks=self._settings.sinks.changed(pipeline, sinks))
-        start = self._checked(settings, pipeline, given)
+        start = self._checked(settings, pipeline, changed)
         start.check_movable()
         settings.sinks.warn_of_missing(pipeline, known=self.pipeline.output_streams)
 
@@ -217,9 +217,9 @@ class JobQuery:
             ready = start
             if start.moves:
                 self._come_to_rest(self._settings, self.pipeline, self._inputs)
-                ready = self._migrated(start, given)
+                ready = self._migrated(start, changed)
             self._running = ready.begin()
-            self.pipeline, self._inputs, self._settings = pipeline, given, settings
+            self.pipeline, self._inputs, self._settings = pipeline, changed, settings
 
         return change
 
@@ -231,17 +231,19 @@ def _clock(settings: DeploymentSettings, pipeline: Pipeline) -> DrivenClock | No
 
 
 def _heartbeats(settings: DeploymentSettings, pipeline: Pipeline, inputs: Inputs) -> Heartbeats | None:
-    told = _told(settings, pipeline, inputs)
-    is_needed = any(input_.is_told for input_ in told.values())
-    return Heartbeats(told, settings.directory / "inputs.json") if is_needed else None
+    watermarks = _input_watermarks(settings, pipeline, inputs)
+    is_needed = any(input_.is_driven for input_ in watermarks.values())
+    return Heartbeats(watermarks, settings.directory / "inputs.json") if is_needed else None
 
 
-def _told(settings: DeploymentSettings, pipeline: Pipeline, inputs: Inputs) -> dict[str, InputWatermark]:
+def _input_watermarks(
+    settings: DeploymentSettings, pipeline: Pipeline, inputs: Inputs
+) -> dict[str, InputWatermark]:
     watermarks = {}
     for name, spec in pipeline.injectors.items():
-        given = inputs.get(name)
-        delay_us = 0 if given is None else delay_of(given)
-        has_processes = isinstance(given, Input) and given.process is not None
+        entry = inputs.get(name)
+        delay_us = 0 if entry is None else delay_of(entry)
+        has_processes = isinstance(entry, Input) and entry.process is not None
         watermarks[name] = InputWatermark(
             delay_us, settings.idle_us.get(name), spec.processes if has_processes else 0
         )
@@ -286,7 +288,9 @@ def _plan(pipeline: Pipeline, settings: DeploymentSettings) -> JobPlan:
 def _shape(pipeline: Pipeline, settings: DeploymentSettings, inputs: Inputs) -> Shape:
     plan = _plan(pipeline, settings)
     heartbeats = [
-        _heartbeats_of(name) for name, told in _told(settings, pipeline, inputs).items() if told.is_told
+        _heartbeats_of(name)
+        for name, watermark in _input_watermarks(settings, pipeline, inputs).items()
+        if watermark.is_driven
     ]
     return Shape(
         pipeline.name,
@@ -340,12 +344,12 @@ def _sources(
 def _streaming_leaves(frame: DataFrame) -> list[Any]:
     """Return the sources in a plan of Spark's, each once, in the order in which a query numbers them."""
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
-    found: list[Any] = []
+    sources: list[Any] = []
     for number in range(leaves.size()):
         leaf = leaves.apply(number)
-        if leaf.isStreaming() and not any(leaf.equals(other) for other in found):
-            found.append(leaf)
-    return found
+        if leaf.isStreaming() and not any(leaf.equals(other) for other in sources):
+            sources.append(leaf)
+    return sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,12 +381,12 @@ class OutputWriter:
         try:
             parcel = F.col("parcel")
             is_small = (F.length(parcel) <= self.here_bytes) | is_tally_column(parcel)
-            found = [data for (data,) in kept.select(F.when(is_small, parcel)).collect()]
-            tallies = [decode_tally(data) for data in found if data is not None and is_tally(data)]
-            if None in found:
+            rows = [data for (data,) in kept.select(F.when(is_small, parcel)).collect()]
+            tallies = [decode_tally(data) for data in rows if data is not None and is_tally(data)]
+            if None in rows:
                 self._pass_on_large(kept, number)
             else:
-                parcels = [decode_parcel(data) for data in found if not is_tally(data)]
+                parcels = [decode_parcel(data) for data in rows if not is_tally(data)]
                 self._pass_on(outputs_here(spark, self.pipeline, parcels), number)
             self.board.take(tallies)
             if self.clock is not None:

@@ -44,8 +44,8 @@ class Landing:
         by_injector: dict[str, list[tuple[str, SourceEvent]]] = {name: [] for name in self._injectors}
         for address, event in events:
             by_injector[address.rpartition("/")[0]].append((address, event))
-        for name, found in by_injector.items():
-            rows = [row for address, event in found if (row := self._row(address, event)) is not None]
+        for name, own in by_injector.items():
+            rows = [row for address, event in own if (row := self._row(address, event)) is not None]
             rows += self._heartbeat(self._injectors[name])
             self._write(self._directory / name, rows)
         self._count += 1

@@ -96,7 +96,7 @@ def run_recorded(
     Raises:
         SparkHostError: the pipeline uses a feature that Spark does not support.
     """
-    run, told, board = RecordedRun(), list[bytes](), Board()
+    run, history_rows, board = RecordedRun(), list[bytes](), Board()
     driven = None if clock_us is None else DrivenClock(clock_us)
     place = Path(tempfile.mkdtemp(prefix="recorded-", dir=scratch()))
     landing = Landing(pipeline, place / "landing")
@@ -110,7 +110,7 @@ def run_recorded(
         layout,
         clock=None if driven is None else driven.clock,
     )
-    writer = parcels.writeStream.foreachBatch(lambda frame, _: _take(frame, run, told, board, driven))
+    writer = parcels.writeStream.foreachBatch(lambda frame, _: _take(frame, run, history_rows, board, driven))
     began = time.monotonic()
     with partitions_set(spark, partitions), files_managed(spark, place):
         query = writer.option("checkpointLocation", str(place / "checkpoint")).start()
@@ -139,7 +139,7 @@ def run_recorded(
         query.stop()
         shutil.rmtree(place / "landing", ignore_errors=True)
     run.seconds = time.monotonic() - began
-    run.history = history_of(pipeline, told) if history else None
+    run.history = history_of(pipeline, history_rows) if history else None
     return run
 
 
@@ -173,13 +173,13 @@ def _has_read(files: int, progress: Progress) -> bool:
 
 def _offset(source: Mapping[str, Any]) -> int:
     """Return the number of the last file that a source has read; -1: none."""
-    found = source["endOffset"]
-    offset = json.loads(found) if isinstance(found, str) else found
+    end = source["endOffset"]
+    offset = json.loads(end) if isinstance(end, str) else end
     return -1 if offset is None else int(offset["logOffset"])
 
 
 def _take(
-    frame: DataFrame, run: RecordedRun, told: list[bytes], board: Board, clock: DrivenClock | None
+    frame: DataFrame, run: RecordedRun, history_rows: list[bytes], board: Board, clock: DrivenClock | None
 ) -> None:
     """Sort the last operator's rows of a micro-batch into outputs, tallies and History events."""
     tallies = []
@@ -191,7 +191,7 @@ def _take(
         run.outputs += [
             (stream, key, value, timestamp) for stream, _, key, value, timestamp, _ in parcel.records
         ]
-        told += parcel.events
+        history_rows += parcel.events
     board.take(tallies)
     if clock is not None:
         clock.take(tallies)

@@ -116,15 +116,15 @@ class RunningQuery:
         failure = self._failure
         if isinstance(failure, HeadraceError):
             return failure
-        found = error_from(self.name, failure or raised, self._checkpoint)
-        if type(found) is UserCodeError:
+        error = error_from(self.name, failure or raised, self._checkpoint)
+        if type(error) is UserCodeError:
             stopped = JobStoppedError(
-                found.computation, found.key, found.record_id, found.attempts, found.traceback, found.value,
+                error.computation, error.key, error.record_id, error.attempts, error.traceback, error.value,
                 str(self._settings.directory),
             )  # fmt: skip
             stopped.__cause__ = None
             return stopped
-        return found
+        return error
 
     def check(self) -> None:
         """Raise the error that ended it, if any; if Spark could not start a Python process in time, restart the query instead.

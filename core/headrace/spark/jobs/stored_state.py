@@ -229,24 +229,24 @@ class StoredState:
         if self._divided:
             headers = dict(self._read("header", "key.group", "value.data"))
         else:
-            found = self._read("values", _GROUP, _DATA, wanted=F.col(_GROUP) == HEADERS)
+            values = self._read("values", _GROUP, _DATA, wanted=F.col(_GROUP) == HEADERS)
             headers = {
-                group: header for _, data in found for group, header in decode_headers(data).by_group.items()
+                group: header for _, data in values for group, header in decode_headers(data).by_group.items()
             }
         return {group: header for group, header in headers.items() if self._is_own(group)}
 
     def images(self) -> dict[str, tuple[bytes, dict[int, bytes]]]:
         """Read everything: header and chunks of each interval, by group."""
-        found: dict[str, tuple[bytes, dict[int, bytes]]] = {
+        images: dict[str, tuple[bytes, dict[int, bytes]]] = {
             group: (header, {}) for group, header in self._headers().items()
         }
         variable, by_group = self._chunks_at
         place = F.concat_ws(" ", "user_map_key.number", by_group)
         for text, data in self._read(variable, place, _DATA, few=False):
             number, _, group = text.partition(" ")
-            if group in found:
-                found[group][1][int(number)] = data
-        return found
+            if group in images:
+                images[group][1][int(number)] = data
+        return images
 
     def chunks(self, group: str | None = None, number: int | None = None) -> Iterator[tuple[str, bytes]]:
         """Read chunks, each with its group: all of them, or one."""

@@ -39,9 +39,9 @@ def make_archive() -> Path:
     archive = archive_for(java)
     archive.parent.mkdir(parents=True, exist_ok=True)
     archive.unlink(missing_ok=True)  # lest the rehearsal takes it
-    with tempfile.TemporaryDirectory(dir=archive.parent) as made:
-        listed, draft = Path(made, "classes"), Path(made, "archive")
-        _rehearse(Path(made), f'"-XX:DumpLoadedClassList={listed}"')
+    with tempfile.TemporaryDirectory(dir=archive.parent) as workplace:
+        listed, draft = Path(workplace, "classes"), Path(workplace, "archive")
+        _rehearse(Path(workplace), f'"-XX:DumpLoadedClassList={listed}"')
         dump = ("-Xshare:dump", f"-XX:SharedClassListFile={listed}", f"-XX:SharedArchiveFile={draft}")
         command = [str(java.home / "bin" / "java"), *_JAVA, *dump, "-cp", jars()]
         subprocess.run(command, capture_output=True, check=True)  # noqa: S603  the user's own Java

@@ -34,10 +34,10 @@ def low_watermark_of(progress: Mapping[str, Any] | None) -> int:
     >>> low_watermark_of({"eventTime": {"watermark": "1970-01-01T00:00:01.500Z"}}), low_watermark_of(None) == MIN_TIME
     (1500000, True)
     """
-    found = None if progress is None else progress["eventTime"].get("watermark")
-    if found is None:
+    watermark = None if progress is None else progress["eventTime"].get("watermark")
+    if watermark is None:
         return MIN_TIME
-    return from_spark((dt.datetime.fromisoformat(found) - _EPOCH) // dt.timedelta(milliseconds=1))
+    return from_spark((dt.datetime.fromisoformat(watermark) - _EPOCH) // dt.timedelta(milliseconds=1))
 
 
 def to_spark(low_watermark: int) -> dt.datetime | None:

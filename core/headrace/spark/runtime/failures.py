@@ -86,9 +86,9 @@ def import_error_in(text: str) -> SparkHostError | None:
 
 
 def _error_in(text: str) -> HeadraceError | None:
-    for found in _NOTE.findall(text):
+    for note in _NOTE.findall(text):
         try:
-            name, *fields = msgspec.json.decode(found)
+            name, *fields = msgspec.json.decode(note)
             kind = _kinds()[name]
             return kind(*[tuple(field) if isinstance(field, list) else field for field in fields])
         except (msgspec.DecodeError, KeyError, TypeError, ValueError):

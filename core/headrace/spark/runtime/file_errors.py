@@ -72,9 +72,9 @@ def storage_error_of(text: str, checkpoint: Place) -> StorageError | None:
         checkpoint: the query's.
     """
     for pattern, kind, problem, remedy in _KINDS:
-        found = re.search(pattern, text, re.DOTALL)
-        if found is not None:
-            place = _path(found.groupdict().get("place") or str(checkpoint))
+        match = re.search(pattern, text, re.DOTALL)
+        if match is not None:
+            place = _path(match.groupdict().get("place") or str(checkpoint))
             return _moved(place, checkpoint) or kind(place, problem, remedy)
     if not isinstance(checkpoint, Path) or not _BROKEN_JSON.search(text):
         return None

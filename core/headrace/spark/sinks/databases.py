@@ -35,7 +35,7 @@ class Database:
 
     Attributes:
         connect: opens a connection of DB-API, in a transaction.
-        told: returns what to say of an exception; ``None``: it is not the database's.
+        error_of: returns the error to raise for an exception; ``None``: it is not the database's.
         types: column types by those of Spark.
         style: marks of values, as DB-API's ``paramstyle``.
         name: in messages.
@@ -44,7 +44,7 @@ class Database:
     """
 
     connect: Callable[[], Any]
-    told: Callable[[str, Exception], HeadraceError | None]
+    error_of: Callable[[str, Exception], HeadraceError | None]
     types: tuple[tuple[type | tuple[type, ...], str], ...]
     style: str = "qmark"
     name: str = "the given database"
@@ -76,10 +76,10 @@ class Database:
         except HeadraceError:
             raise
         except Exception as error:
-            told = self.told(self.name, error)
-            if told is None:
+            sink_error = self.error_of(self.name, error)
+            if sink_error is None:
                 raise
-            raise told from error
+            raise sink_error from error
 
     @contextmanager
     def transaction(self) -> Iterator[Ask]:
@@ -124,17 +124,20 @@ def database_of(where: str | Callable[[], Any], style: str, timeout_s: float) ->
         except Exception as error:
             expected = f"a function that pickles, to be sent to the executors ({error})"
             raise OptionsError("database", where, expected) from error
-        return Database(where, _any_told, _TYPES, style)
+        return Database(where, _any_error, _TYPES, style)
     scheme, _, rest = where.partition("://")
     if scheme_of(where) is None or (scheme == "sqlite" and rest.startswith("/")):
         path = where if scheme_of(where) is None else rest[1:]
-        open_, told = partial(_sqlite, path, timeout_s), partial(_sqlite_told, timeout_s)
-        return Database(open_, told, _SQLITE_TYPES, "qmark", path, quoted, _sqlite_insert)
+        open_, error_of = partial(_sqlite, path, timeout_s), partial(_sqlite_error, timeout_s)
+        return Database(open_, error_of, _SQLITE_TYPES, "qmark", path, quoted, _sqlite_insert)
     if scheme in ("postgresql", "postgres"):
         name = without_password(where)
         driver = _psycopg(name)
-        open_, told = partial(_postgres, driver, where, timeout_s), partial(_postgres_told, driver, timeout_s)
-        return Database(open_, told, _POSTGRES_TYPES, "format", name, quoted, _postgres_insert)
+        open_, error_of = (
+            partial(_postgres, driver, where, timeout_s),
+            partial(_postgres_error, driver, timeout_s),
+        )
+        return Database(open_, error_of, _POSTGRES_TYPES, "format", name, quoted, _postgres_insert)
     expected = "postgresql://..., sqlite:///PATH or the path of a file"
     raise OptionsError("database", without_password(where), expected)
 
@@ -179,7 +182,7 @@ _TYPES: tuple[tuple[type | tuple[type, ...], str], ...] = (
 )
 
 
-def _any_told(name: str, error: Exception) -> SinkError:
+def _any_error(name: str, error: Exception) -> SinkError:
     return SinkError(name, f"{type(error).__name__}: {error}", _LOST)
 
 
@@ -217,7 +220,7 @@ _SQLITE_TYPES: tuple[tuple[type | tuple[type, ...], str], ...] = (
 """SQLite stores times as text."""
 
 
-def _sqlite_told(timeout_s: float, name: str, error: Exception) -> HeadraceError | None:
+def _sqlite_error(timeout_s: float, name: str, error: Exception) -> HeadraceError | None:
     if not isinstance(error, sqlite3.Error):
         return None
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -269,7 +272,7 @@ def _postgres_insert(cursor: Any, table: str, columns: Sequence[str], rows: Valu
             copy.write_row(row)
 
 
-def _postgres_told(driver: Any, timeout_s: float, name: str, error: Exception) -> HeadraceError | None:
+def _postgres_error(driver: Any, timeout_s: float, name: str, error: Exception) -> HeadraceError | None:
     if not isinstance(error, driver.Error):
         return None
     errors, text = driver.errors, str(error).strip().replace("\n", "; ")

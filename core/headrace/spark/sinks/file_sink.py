@@ -157,8 +157,8 @@ def committed_files(directory: str | Path, spark: SparkSession | None = None) ->
         OptionsError: the directory is a URI that cannot be reached.
     """
     place = _directory("directory", directory, spark)
-    found = None if isinstance(place, Path) else files_in_store(place)
-    return _files_of_spark(place) if found is None else found
+    files = None if isinstance(place, Path) else files_in_store(place)
+    return _files_of_spark(place) if files is None else files
 
 
 def _files_of_spark(directory: Place) -> list[str]:

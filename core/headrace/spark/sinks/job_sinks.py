@@ -65,20 +65,20 @@ class Sinks:
     by_stream: Mapping[str, Sink | TypedSink | None]
     history: Sink | None = None
 
-    def changed(self, pipeline: Pipeline, given: Mapping[str, Sink | TypedSink | None]) -> "Sinks":
+    def changed(self, pipeline: Pipeline, changes: Mapping[str, Sink | TypedSink | None]) -> "Sinks":
         """Return the sinks of a changed pipeline: these, except where others are given, and without those of removed streams.
 
         Args:
             pipeline: the new version.
-            given: output stream to sink; ``None``: the stream no longer has one.
+            changes: output stream to sink; ``None``: the stream no longer has one.
         """
         known, outside = pipeline.streams, pipeline.output_streams
         kept = {
             stream: sink
-            for stream, sink in {**self.by_stream, **given}.items()
+            for stream, sink in {**self.by_stream, **changes}.items()
             if stream in outside
             or (stream in known and sink is not None)
-            or (stream in given and stream not in known)  # to be refused
+            or (stream in changes and stream not in known)  # to be refused
         }
         return Sinks(kept, self.history)
 

@@ -157,10 +157,10 @@ class TableSink:
         sql = f"INSERT INTO {self._staged} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608
         statement = styled(sql, self._database.style)
         attempt, text = os.urandom(6).hex(), self._text_column(frame)
-        told = frame.mapInArrow(
+        attempts = frame.mapInArrow(
             partial(_stage, self._database.connect, statement, text, attempt), "task string"
         )
-        return [row["task"] for row in told.collect()]
+        return [row["task"] for row in attempts.collect()]
 
     def _move(self, ask: Ask, frame: DataFrame, tasks: list[str]) -> None:
         """Move the staged rows of the tasks that count, and forget the others."""

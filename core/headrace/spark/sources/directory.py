@@ -302,16 +302,16 @@ class FilesPlanner:
                 del known.files[name]
         unfinished = {name: file.created_us for name, file in known.files.items() if not file.done}
         source = FileInjectorSource(known.low_watermark, unfinished)
-        found = []
+        new = []
         for name in sorted(there.keys() - known.files.keys()):
             size, changed_ns = there[name]
-            found.append((self._created(posixpath.join(path, name), FileOffset(0, size, changed_ns)), name))
-        if found and ended:
+            new.append((self._created(posixpath.join(path, name), FileOffset(0, size, changed_ns)), name))
+        if new and ended:
             problem = "it appeared after the source had ended"
             raise SourceChangedError(
-                self.entry.name, found[0][1], problem, "Start with a new checkpoint to read it"
+                self.entry.name, new[0][1], problem, "Start with a new checkpoint to read it"
             )
-        for created_us, name in sorted(found, key=lambda file: (file[0] is None, file)):
+        for created_us, name in sorted(new, key=lambda file: (file[0] is None, file)):
             if created_us is None:  # it has no record that the watermark could wait for
                 newest_us = max((file.created_us for file in known.files.values()), default=0)
                 known.files[name] = FileOffset(max(known.arrived_us, newest_us, 0), *there[name])

@@ -185,12 +185,12 @@ class RowWriter:
         if isinstance(error, MalformedRecordError):
             stream, reason = error.stream, error.reason
         reason = f"{where}: {reason}: {shown(raw)}" if where else reason
-        told = MalformedRecordError(self._address, stream, offset, reason)
+        refusal = MalformedRecordError(self._address, stream, offset, reason)
         policy = self._entry.spec.on_malformed
         if not isinstance(policy, DeadLetter):
-            raise told from error
+            raise refusal from error
         record = SourceRecord(offset, stream, "", raw, timestamp, arrived_us)
-        letter = dead_letter(self._entry.pipeline, self._address, policy.stream, record, timestamp, told)
+        letter = dead_letter(self._entry.pipeline, self._address, policy.stream, record, timestamp, refusal)
         self._append(letter.stream, letter.key, letter.value, timestamp, offset, arrived_us)
 
     def take(self) -> Iterator[pa.RecordBatch]:
