@@ -60,7 +60,7 @@ class ExhaustedScope:
 
 
 def _one_key(pipeline: Pipeline, records: int) -> Feed:
-    """Records of one key for each injector, and the end of the source: what is not about them is little."""
+    """Return records of one key for each injector, and the end of the source, with little else."""
     builder = FeedBuilder(pipeline)
     for number, injector in product(range(records), pipeline.injectors):
         at_us = (100 + number) * MILLISECOND

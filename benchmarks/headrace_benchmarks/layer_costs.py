@@ -165,7 +165,7 @@ class ManyWindows:
     times: Callable[[int], int]
 
     def feed(self, records: int) -> Feed:
-        """Make the input with so many later records."""
+        """Make the input with this number of later records."""
         builder = FeedBuilder(self.pipeline)
         for number, timestamp in enumerate(self.opening):
             builder.record(at_us=SECOND + number * MILLISECOND, value=0, timestamp=timestamp, key="k")
@@ -210,7 +210,7 @@ def fixed(windows: int) -> ManyWindows:
 
 
 def spread(strategy: WindowFn, times: int, *, within_us: int) -> ManyWindows:
-    """Windows at so many times, ten seconds apart; later records come within so many microseconds after one of these."""
+    """Open windows ten seconds apart; later records come within a number of microseconds after one of them."""
     pipeline = read("scores").window_into(strategy).sum().to("sums").pipeline("spread")
     opening = range(FIRST_US, FIRST_US + times * 10 * SECOND, 10 * SECOND)
     return ManyWindows(
@@ -219,7 +219,7 @@ def spread(strategy: WindowFn, times: int, *, within_us: int) -> ManyWindows:
 
 
 def sessions(windows: int) -> ManyWindows:
-    """Sessions that grow."""
+    """Grow sessions."""
     return spread(Sessions(5 * SECOND), windows, within_us=4 * SECOND)
 
 

@@ -120,7 +120,7 @@ class EngineTrial:
 
 
 def _application(workload: Workload) -> Application:
-    """The workload with the input of seed 0, whatever the seed of a search."""
+    """Return the workload with the input of seed 0, whatever the seed of a search."""
     return Application.with_input(workload.deployed, workload.feed(0))
 
 

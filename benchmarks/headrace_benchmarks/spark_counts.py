@@ -51,13 +51,13 @@ class CountReceiver:
             self.complete.set()
 
     def expect(self, counts: int) -> None:
-        """Wait for so many from now on."""
+        """Expect this number of counts from now on."""
         self.missing = counts
         self.complete.clear()
 
 
 Start = Callable[[DataFrame, int, Path, CountReceiver | None], Deployment | StreamingQuery]
-"""Starts a job on a frame of records, with so many levels, in a directory, with a sink or without output."""
+"""Starts a job: a frame of records, a number of levels, a directory, a sink; without one there is no output."""
 
 
 def _started(counts: DataFrame, mode: str, place: Path, sink: CountReceiver | None) -> StreamingQuery:
@@ -280,7 +280,7 @@ class BenchmarkDriver:
             self.stop()
 
     def add(self, records: int, keys: int) -> DriverCost:
-        """Add a file of records with so many keys, and let the job process it."""
+        """Add a file of records with this number of keys, and let the job process it."""
         return self._took(self._written(records, keys), records)
 
     def resume(self) -> DriverCost:

@@ -23,7 +23,7 @@ FIELDS = ("id", "seller", "category", "reserve", "expires", "auction", "bidder",
 
 
 def write_events(place: Path, count: int, seed: int = 0) -> Path:
-    """Write so many events to a file: their fields as columns, and all of each event as JSON."""
+    """Write a number of events to a file: their fields as columns, and all of each event as JSON."""
     drawn = [event for _, event in events(seed, Mix(count=count))]
     columns: dict[str, pa.Array] = {
         name: pa.array([event.get(name) for event in drawn], pa.string())

@@ -27,7 +27,7 @@ FEED = [
 
 
 class KeyTotal(StatefulProcessor):
-    """Tells a key's total after each batch."""
+    """A key's total after each batch."""
 
     def init(self, handle: Any) -> None:
         """Make the total."""
@@ -42,7 +42,7 @@ class KeyTotal(StatefulProcessor):
 
 
 class Minutes(StatefulProcessor):
-    """Tells each minute's sum once event time has passed it."""
+    """Each minute's sum, once event time has passed it."""
 
     def init(self, handle: Any) -> None:
         """Make the sums."""
@@ -59,14 +59,14 @@ class Minutes(StatefulProcessor):
         yield from ()
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
-        """Tell a minute."""
+        """Output a minute's sum."""
         minute = expiredTimerInfo.getExpiryTimeInMs() // _MINUTE_MS - 1
         yield Row(word=key[0], n=self._sums.getValue((minute,))[0])
         self._sums.removeKey((minute,))
 
 
 class SessionCount(StatefulProcessor):
-    """Tells how many rows a key had, once it has had none for a minute."""
+    """The number of rows that a key had, once it has had none for a minute."""
 
     def init(self, handle: Any) -> None:
         """Make the list of times."""
@@ -82,7 +82,7 @@ class SessionCount(StatefulProcessor):
         yield from ()
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
-        """Tell, and forget."""
+        """Output the number, and forget."""
         yield Row(word=key[0], n=len(list(self._times.get())))
         self._times.clear()
 
@@ -108,7 +108,7 @@ JOBS = {
 
 
 def checked(job: SmallJob, schedules: int, seed: int) -> None:
-    """Run and judge so many schedules. What the outcome depends on is meant: each schedule is judged to its end."""
+    """Run and judge this number of schedules, each to its end: all that the outcome depends on is allowed."""
     report = check_job(job.spark_job(), FEED, schedules=schedules, seed=seed, allow=tuple(Cause))
     assert report.schedules == schedules
 

@@ -128,7 +128,7 @@ class Consumer:
         )
 
     def finish(self) -> Line:
-        """All input has been processed."""
+        """End: all input has been processed."""
         return self._line("watermark", timestamp=CLICKS * SECOND)
 
 

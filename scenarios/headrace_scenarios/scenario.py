@@ -76,7 +76,7 @@ class ScenarioRun:
 
     @property
     def violations(self) -> dict[str, Violated]:
-        """Return the violated invariants."""
+        """The violated invariants."""
         return {name: verdict for name, verdict in self.verdicts.items() if isinstance(verdict, Violated)}
 
 

@@ -62,7 +62,7 @@ def run_recovery(keys: int, seed: int, *, asynchronous: bool) -> History:
 
 
 def _made_us(keys: int) -> int:
-    """When all rows have been made, true time."""
+    """Return when all rows have been made, true time."""
     return _BEGIN_US + keys * SECOND // _A_SECOND
 
 
@@ -73,7 +73,7 @@ def _cluster(*, asynchronous: bool) -> ClusterOptions:
 
 
 def _feed(counting: Pipeline, keys: int, seed: int) -> Feed:
-    """A record for each key; then records for any of them."""
+    """Return a record for each key; then records for any of them."""
     builder, draw = FeedBuilder(counting), random.Random(f"{seed}/recovery")
     for number in range(keys):
         at_us = _BEGIN_US + number * SECOND // _A_SECOND

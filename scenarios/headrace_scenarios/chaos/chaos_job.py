@@ -88,7 +88,7 @@ class ChaosJob(msgspec.Struct, frozen=True):
         return self.control / "additions"
 
     def go_file(self, driver: int) -> Path:
-        """Return the file for whose existence a driver waits once its Spark is started. It then reads the job again."""
+        """Return the file that a driver waits for once its Spark is started. It then reads the job again."""
         return self.control / f"go-{driver}"
 
     def reports_file(self, driver: int) -> Path:

@@ -111,7 +111,7 @@ class ChaosReport:
 
     plan: ChaosPlan  # the planned faults
     seen: tuple[StrikeResult, ...]  # their observed effects
-    outcome: HostedOutcome  # what the job came to
+    outcome: HostedOutcome  # the result of the job
     findings: tuple[Finding, ...]  # what is wrong with it
     drivers: int  # number of drivers started
     elapsed_s: float  # wall time, seconds
@@ -255,7 +255,7 @@ class _Run:
         return Driver(self.job, self._job_file, self._begun - 1)
 
     def _stop(self, how: str = "") -> None:
-        """Let the driver stop its query and exit; ``how``: what its stop file says."""
+        """Let the driver stop its query and exit; ``how``: the text of its stop file."""
         driver = self._driver
         self.job.stop_file.write_text(how)
         self._wait(lambda: not driver.is_running, "the driver did not stop")

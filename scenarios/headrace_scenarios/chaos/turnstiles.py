@@ -28,7 +28,7 @@ def hall(record: Record) -> str:
 
 
 class Gate(Computation):
-    """Tells of each passage at once."""
+    """A gate that reports each passage at once."""
 
     def process_record(self, context: Context, record: Record) -> None:
         """Pass on the number of people."""
@@ -74,7 +74,7 @@ pipeline.add(Gate(), name="gate", inputs=["passages"], outputs=["passed"])
 
 @at_end
 def everybody_is_counted(moment: Moment) -> None:
-    """Turnstiles, halls and what they told all count the people who passed."""
+    """Turnstiles, halls and their outputs all count the people who passed."""
     people = sum(passage.value["people"] for passage in moment.inputs("passages"))
     for counter in ("turnstile_counter", "hall_counter"):
         counted = sum(state["all"] for state in moment.states(counter).values())

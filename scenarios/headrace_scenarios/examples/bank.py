@@ -21,7 +21,7 @@ class Payers(Computation):
     """Takes transfers from accounts, as long as these have the money."""
 
     def initial_state(self) -> dict[str, Any]:
-        """An empty account, and nothing that waits."""
+        """Return an empty account, with nothing that waits."""
         return {"cents": 0, "waiting": []}
 
     def process_record(self, context: Context, record: Record) -> None:

@@ -54,7 +54,7 @@ class Process(Computation):
 
 
 def order_id(record: Record) -> str:
-    """The key of all three streams."""
+    """Return the key of all three streams."""
     return str(record.value["order"])
 
 

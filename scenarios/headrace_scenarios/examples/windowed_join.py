@@ -39,7 +39,7 @@ def window_end(timestamp: int) -> int:
 
 
 def user(record: Record) -> str:
-    """The key: both streams name the user."""
+    """Return the key: both streams name the user."""
     return str(record.value["user"])
 
 

@@ -108,7 +108,7 @@ class DataflowFigure:
 
 
 def figures() -> dict[int, DataflowFigure]:
-    """The nine figures, by number."""
+    """Return the nine figures, by number."""
     drawn = _data()["figures"]
     return {number: _figure(number, drawn[str(number)], *how) for number, how in _pipelines().items()}
 
@@ -186,7 +186,7 @@ def _is_in_time(figure: DataflowFigure, drawn: DrawnPane, pane: EmittedPane) -> 
 
 
 def _was_due_before(drawn: DrawnPane, pane: EmittedPane) -> bool:
-    """The literal trigger: it fires when the watermark passes, not at the boundary where the figure draws it."""
+    """Return the literal trigger: it fires when the watermark passes, not at the boundary where the figure draws it."""
     passed_us = next((at_us for at_us, event_us in watermark() if event_us >= drawn.window.end), MAX_TIME)
     return passed_us < drawn.emit_us and abs(pane.at_us + ORIGIN_US - passed_us) <= RESOLUTION_US
 

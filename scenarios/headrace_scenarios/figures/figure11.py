@@ -14,7 +14,7 @@ from headrace_sim.faults import DelayCommit
 
 
 def pipeline() -> Pipeline:
-    """A -> B -> C; A and B with weak productions."""
+    """Return A -> B -> C; A and B with weak productions."""
     relays = Pipeline("figure 11")
     relays.injector("searches")
     relays.add(Forwarder("a"), name="A", inputs=["searches"], outputs=["a"], productions=Productions.WEAK)
@@ -24,7 +24,7 @@ def pipeline() -> Pipeline:
 
 
 def tell(protocol: Protocol) -> Story:
-    """C's write is delayed; B checkpoints, ACKs, and crashes."""
+    """Delay C's write; B checkpoints, ACKs, and crashes."""
     chain = pipeline()
     feed = FeedBuilder(chain)
     feed.record(at_us=2 * SECOND, value="cat videos", timestamp=2 * SECOND, key="cat videos")

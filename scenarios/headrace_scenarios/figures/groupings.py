@@ -125,7 +125,7 @@ def _watermark_after(steps: Iterable[InputStep]) -> int:
 
 
 def committed_panes(events: Iterable[Event], pipeline: Pipeline) -> list[EmittedPane]:
-    """The panes of a pipeline that ends with a grouping, in the order in which their writes were applied, each at that time."""
+    """Return the panes of a pipeline that ends with a grouping, in the order of their writes, each at the time of its write."""
     stream, decode = panes_of(pipeline)
     panes: dict[str, EmittedPane] = {}
     for event in events:
@@ -145,7 +145,7 @@ def panes_of(pipeline: Pipeline) -> tuple[str, Callable[[bytes], Pane]]:
 
 
 def emission_of(step: int, at_us: int, key: str, pane: Pane) -> EmittedPane:
-    """A pane of the layer as the model tells it."""
+    """Return a pane of the layer as the model emits it."""
     return EmittedPane(
         step, at_us, key, pane.window, pane.value, pane.index, pane.timing, pane.time, pane.retraction
     )

@@ -36,7 +36,7 @@ def _bids(events: Sequence[Event]) -> list[Event]:
 
 
 def _sales(events: Sequence[Event]) -> list[tuple[Event, Event]]:
-    """Each auction that was sold, with its winning bid, in the order in which they expired."""
+    """Return each auction that was sold, with its winning bid, in the order in which they expired."""
     auctions = [event for event in events if event["kind"] == "auction"]
     sold = []
     for auction in sorted(auctions, key=lambda event: (event["expires"], event["id"])):
@@ -47,17 +47,17 @@ def _sales(events: Sequence[Event]) -> list[tuple[Event, Event]]:
 
 
 def q0(events: Sequence[Event]) -> Answers:
-    """All bids."""
+    """Return all bids."""
     return [(str(bid["auction"]), bid) for bid in _bids(events)]
 
 
 def q1(events: Sequence[Event]) -> Answers:
-    """All bids in another currency."""
+    """Return all bids in another currency."""
     return [(str(bid["auction"]), {**bid, "price": bid["price"] * RATE // 1_000}) for bid in _bids(events)]
 
 
 def q2(events: Sequence[Event]) -> Answers:
-    """The bids on some auctions."""
+    """Return the bids on some auctions."""
     return [(str(bid["auction"]), bid) for bid in _bids(events) if bid["auction"] % SELECTED == 0]
 
 
@@ -75,7 +75,7 @@ def q3(events: Sequence[Event]) -> Answers:
 
 
 def q4(events: Sequence[Event]) -> Answers:
-    """The average closing price of each category."""
+    """Return the average closing price of each category."""
     prices = defaultdict(list)
     for auction, bid in _sales(events):
         prices[str(auction["category"])].append(bid["price"])
@@ -83,7 +83,7 @@ def q4(events: Sequence[Event]) -> Answers:
 
 
 def q5(events: Sequence[Event]) -> Answers:
-    """The auctions with the most bids in each ten seconds, every five."""
+    """Return the auctions with the most bids in each ten seconds, every five."""
     counts: dict[int, Counter[int]] = defaultdict(Counter)
     for bid in _bids(events):
         start = bid["time"] - bid["time"] % WINDOW_US
@@ -97,7 +97,7 @@ def q5(events: Sequence[Event]) -> Answers:
 
 
 def q6(events: Sequence[Event]) -> Answers:
-    """The prices of each seller's last ten sales, after each sale."""
+    """Return the prices of each seller's last ten sales, after each sale."""
     prices: dict[str, list[int]] = defaultdict(list)
     answers = []
     for auction, bid in _sales(events):
@@ -108,7 +108,7 @@ def q6(events: Sequence[Event]) -> Answers:
 
 
 def q7(events: Sequence[Event]) -> Answers:
-    """The highest bid of each period."""
+    """Return the highest bid of each period."""
     highest: dict[int, int] = defaultdict(int)
     for bid in _bids(events):
         highest[bid["time"] // WINDOW_US] = max(highest[bid["time"] // WINDOW_US], bid["price"])
@@ -133,17 +133,17 @@ def q8(events: Sequence[Event]) -> Answers:
 
 
 def q9(events: Sequence[Event]) -> Answers:
-    """Each auction that was sold, with its winning bid."""
+    """Return each auction that was sold, with its winning bid."""
     return [(str(auction["id"]), {"auction": auction, "bid": bid}) for auction, bid in _sales(events)]
 
 
 def q10(events: Sequence[Event]) -> Answers:
-    """All events."""
+    """Return all events."""
     return [(f"shard {event['time'] // 1_000_000 % SHARDS}", event) for event in events]
 
 
 def q11(events: Sequence[Event]) -> Answers:
-    """The number of bids in each session of a bidder."""
+    """Return the number of bids in each session of a bidder."""
     times = defaultdict(list)
     for bid in _bids(events):
         times[str(bid["bidder"])].append(bid["time"])
@@ -160,7 +160,7 @@ def q11(events: Sequence[Event]) -> Answers:
 
 
 def q12(events: Sequence[Event]) -> Answers:
-    """The number of bids of each bidder; how processing time divides them is not told by the events."""
+    """Return the number of bids of each bidder; the events do not say how processing time divides them."""
     return list(Counter(str(bid["bidder"]) for bid in _bids(events)).items())
 
 

@@ -245,7 +245,7 @@ class Past:
 
     @property
     def deviation(self) -> float:
-        """Return the standard deviation of the counts, which is at least that of a Poisson process."""
+        """The standard deviation of the counts, which is at least that of a Poisson process."""
         return math.sqrt(max(self.variance, self.mean, 1.0))
 
     def learn(self, count: int, options: ZeitgeistOptions) -> None:

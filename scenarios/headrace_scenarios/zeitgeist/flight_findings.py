@@ -73,7 +73,7 @@ class Findings:
 
     @property
     def airlines(self) -> tuple[str, ...]:
-        """Return the airlines, largest first."""
+        """The airlines, largest first."""
         traffic = {
             key: sum(bucket.count for bucket in buckets.values()) for key, buckets in self.comparisons.items()
         }

@@ -156,7 +156,7 @@ class DepartureReport(msgspec.Struct, frozen=True):
 
     @property
     def process(self) -> int:
-        """Return the number of the injector's process that reports it."""
+        """The number of the injector's process that reports it."""
         return AIRPORTS.index(self.value.origin)
 
 
@@ -176,17 +176,17 @@ class FlightLog:
 
     @property
     def cancelled(self) -> int:
-        """Return the number of cancelled flights."""
+        """The number of cancelled flights."""
         return self.flights - len(self.reports)
 
     @property
     def late(self) -> tuple[DepartureReport, ...]:
-        """Return the departures behind the source's low watermark."""
+        """The departures behind the source's low watermark."""
         return tuple(report for report in self.reports if report.value.late)
 
     @property
     def out_of_order(self) -> int:
-        """Return how many arrived after one with a later timestamp."""
+        """The number of departures that arrived after one with a later timestamp."""
         newest, count = 0, 0
         for report in self.reports:
             count += report.timestamp < newest

@@ -129,7 +129,7 @@ def _bars(values: Sequence[float], highest: float) -> str:
 
 
 def _busiest(findings: Findings, dips: Sequence[Dip]) -> str:
-    """The other days on which most dips began."""
+    """Return the other days on which most dips began."""
     days = Counter(
         f"{then.day} {then:%b}" for then in (local(dip.start_us) for dip in findings.dips if dip not in dips)
     )

@@ -154,7 +154,7 @@ class SearchLog:
 
     @property
     def late(self) -> tuple[SearchArrival, ...]:
-        """Return the searches that break the source's estimate."""
+        """The searches that break the source's estimate."""
         return tuple(arrival for arrival in self.arrivals if arrival.late)
 
     def counts(self, window_us: int) -> Counter[tuple[str, int]]:

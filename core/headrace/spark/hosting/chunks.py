@@ -90,7 +90,7 @@ class IntervalHeader(msgspec.Struct, array_like=True):
         low: its input's low watermark as last known, event time in microseconds.
         reported: its own low watermark, event time in microseconds; anything behind it is late, and holds nothing back (4.5).
         horizon: its input's horizon as last known, origin in microseconds.
-        held: the event time at which it last told its consumers that it holds the watermark back, microseconds.
+        held: the event time at which, as its consumers last heard, it holds the watermark back, microseconds.
         timer_ms: its timer in Spark, event time in milliseconds.
         holds: by sender's group, how far that group holds its input back.
         horizons: by injector, its horizon.
@@ -109,7 +109,7 @@ class IntervalHeader(msgspec.Struct, array_like=True):
         pending: by chunk, its pending timestamps; ``None``: they have not been counted, because nobody wanted to know.
         upstream: by group that feeds it, that group's pending timestamps; only if it follows a percentile watermark.
         reached: by sender, the percentile watermark that it has reached, event time in microseconds.
-        slowest: the slowest low watermark as last told, event time in microseconds.
+        slowest: the slowest low watermark as last received, event time in microseconds.
         waiting: by the number of their chunk, the records that wait for it (8.4).
         told_to: the computations that know of ``held``.
         followers: the computations that know of its pending timestamps.

@@ -4,7 +4,7 @@ Rules of this file:
 
 * Choice: records wait in the intervals of their consumers. Spark's sources cannot know the low watermark, and a source that stops
   at the first record beyond the limit would keep back the later ones, too, for one of which the slowest may be waiting.
-* An interval knows the slowest low watermark as the driver last told it, so it never knows a later one than was reached.
+* An interval knows the slowest low watermark that the driver last sent, which is never ahead of the true one.
 * What waits holds its consumer's input watermark, and enters in order of timestamps. Late records never wait.
 * Records that wait are kept in chunks beside those of the rows, with negative numbers. A chunk is read only if one of its records
   may enter.

@@ -1,6 +1,6 @@
 """The driver's side of a job's clock (`headrace.spark.sources.job_clock`): when wall timers are due, and how far the slowest is.
 
-Rules of this file: all intervals are told of the slowest low watermark (MillWheel 8.4) when a record that waits may enter, and
+Rules of this file: all intervals learn the slowest low watermark (MillWheel 8.4) when a record that waits may enter, and
 when it has advanced by half of the skew limit. So in the long run a record within half of the limit never waits.
 """
 

@@ -167,7 +167,7 @@ def _await(query: StreamingQuery, is_wanted: Callable[[Progress], bool]) -> Prog
 
 
 def _has_read(files: int, progress: Progress) -> bool:
-    """Return whether so many files of each injector have been read."""
+    """Return whether this number of files of each injector has been read."""
     return all(_offset(source) >= files - 1 for source in inputs_of(progress))
 
 

@@ -38,7 +38,7 @@ def make_archive() -> Path:
     java = find_java()
     archive = archive_for(java)
     archive.parent.mkdir(parents=True, exist_ok=True)
-    archive.unlink(missing_ok=True)  # lest the rehearsal takes it
+    archive.unlink(missing_ok=True)  # or the rehearsal would use it
     with tempfile.TemporaryDirectory(dir=archive.parent) as workplace:
         listed, draft = Path(workplace, "classes"), Path(workplace, "archive")
         _rehearse(Path(workplace), f'"-XX:DumpLoadedClassList={listed}"')

@@ -66,7 +66,7 @@ class HadoopPath:
         return str(self._path.getName())
 
     def exists(self) -> bool:
-        """Whether there is such a file or directory."""
+        """Return whether there is such a file or directory."""
         with _java_errors():
             return bool(self._manager.exists(self._path)) or bool(self._versions())
 

@@ -33,7 +33,7 @@ class FileSink:
     If the path is a URI, such as ``s3a://bucket/totals``, read ``spark.read.parquet(*committed_files(PATH, spark))`` instead:
     ``PATH`` may also have files of a batch that does not count, or not yet. There a batch's directory has another name each time.
 
-    With ``batches`` above 1, so many micro-batches share a directory, with one file for each 128 MiB. Readers see them when the
+    With ``batches`` above 1, that many micro-batches share a directory, with one file for each 128 MiB. Readers see them when the
     last one is written, or at `publish`; they are durable before.
 
     Create a new sink for each start of a query and for each stream: a new sink fences those created before it.

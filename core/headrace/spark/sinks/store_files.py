@@ -6,8 +6,8 @@ Rules of this file:
   files that are each created once. A slot says that a writer has claimed an epoch, or which files are a batch.
 * A writer takes the next free slot. If another one was faster, it reads that slot first: a newer claim of its own name means that
   it was replaced, and none of its batch counts. So there is no gap between a check and the write.
-* **No slot is ever deleted**: whoever was paused would take it anew. Every hundredth also has what those before it add up to, so
-  that nobody need read them.
+* **No slot is ever deleted**: a writer that was paused would take it anew. Every hundredth also holds the sum of those before it,
+  so that nobody need read them.
 * A log is as safe as a query's checkpoint in the same store, because the same manager of files creates both
   (`headrace.spark.runtime.hadoop`): two writers cannot both take a slot if the store renames atomically (HDFS) or writes
   conditionally, with a manager that uses it.
@@ -27,7 +27,7 @@ _LOG = "_log"
 """Readers of the path, including Spark, ignore names that begin with an underscore."""
 
 _SUM_UP = 100
-"""Choice: a claim and a reader read at most so many slots, and the sum of the others costs its size once in so many batches."""
+"""Choice: a claim and a reader read at most this number of slots; the sum of the others is written once in as many batches."""
 
 
 class SlotEntry(msgspec.Struct, frozen=True, omit_defaults=True):
