@@ -9,10 +9,10 @@ def check_positive(option: str, value: object) -> None:
         raise OptionsError(option, value, "a positive int of microseconds")
 
 
-def check_time(option: str, value: object) -> None:
-    """Refuse anything but a time or an offset in time."""
+def check_offset(value: object) -> None:
+    """Refuse anything but an offset in time."""
     if type(value) is not int:
-        raise OptionsError(option, value, "an int of microseconds")
+        raise OptionsError("offset_us", value, "an int of microseconds")
 
 
 def check_count(option: str, value: object) -> None:

@@ -340,7 +340,7 @@ class Builder:
         stream = output or self._inside(f"{name} elements")
         computation = ParDo(steps, stream, panes=source.panes, makes_panes=makes_panes)
         self._add(computation, name=name, inputs=source.inputs, outputs=[stream])
-        return self._made(source, stream, makes_panes=makes_panes, inside=not output)
+        return self._transformed(source, stream, makes_panes=makes_panes, inside=not output)
 
     def _branch(self, split: Split, tag: str) -> _Elements:
         """Add a function with several outputs: all of those that are used, when the first one is."""
@@ -356,14 +356,14 @@ class Builder:
             )
             self._add(computation, name=name, inputs=source.inputs, outputs=list(outputs.values()))
             self._branches[split] = outputs
-        return self._made(source, self._branches[split][tag], makes_panes=makes_panes, inside=True)
+        return self._transformed(source, self._branches[split][tag], makes_panes=makes_panes, inside=True)
 
     def _keep(self, source: _Elements, function: StatefulFn, wanted: str) -> _Elements:
         name = self._name(wanted)
         stream = self._inside(f"{name} elements")
         computation = StatefulParDo(function, stream, source.lag, source.panes)
         self._add(computation, name=name, inputs=source.inputs, outputs=[stream], state_codec=self._values())
-        return self._made(source, stream, makes_panes=True, inside=True)
+        return self._transformed(source, stream, makes_panes=True, inside=True)
 
     def _enrich(self, node: Enriched) -> _Elements:
         main, side = self._chained(node.main), self._chained(node.side)
@@ -379,9 +379,9 @@ class Builder:
         computation = Enrichment(node.enrich, stream, frozenset(side.inputs), both.lag, both.panes)
         self._add(computation, name=name, inputs=both.inputs, outputs=[stream], state_codec=self._values())
         enriched = replace(main, lag=both.lag + 1)
-        return self._made(enriched, stream, makes_panes=True, inside=True)
+        return self._transformed(enriched, stream, makes_panes=True, inside=True)
 
-    def _made(self, source: _Elements, stream: str, *, makes_panes: bool, inside: bool) -> _Elements:
+    def _transformed(self, source: _Elements, stream: str, *, makes_panes: bool, inside: bool) -> _Elements:
         """Return what a transform of single elements makes, once its stream is declared."""
         if makes_panes:
             self._declare(stream, inside=inside)

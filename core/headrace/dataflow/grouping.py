@@ -297,7 +297,7 @@ class Grouping:
         known: Mapping[Window, WindowState] | None,
     ) -> None:
         """Add an element to a window that only the watermark can make fire, which has not reached it: no time changes by it."""
-        window_state = _found(state, window, known)
+        window_state = _window_state_of(state, window, known)
         if window_state is None:
             trigger = start(self.trigger, Seen(now - 1, watermark, window, state.percentiles))
             window_state = WindowState(window, trigger, holds=True)
@@ -315,7 +315,7 @@ class Grouping:
         """Return the window that an element's window becomes, and the existing windows that are merged into it."""
         strategy = self.strategy
         if never_merges(strategy):
-            existing = _found(state, window, indexed)
+            existing = _window_state_of(state, window, indexed)
             return window, [] if existing is None else [existing]
         known = dict.fromkeys([*(window_state.window for window_state in state.windows), window])
         windows = strategy.merge_windows(list(known))
@@ -576,7 +576,9 @@ class Grouping:
         return self.codec if self.takes_retractions and self.combine.uncombine is None else None
 
 
-def _found(state: KeyState, window: Window, known: Mapping[Window, WindowState] | None) -> WindowState | None:
+def _window_state_of(
+    state: KeyState, window: Window, known: Mapping[Window, WindowState] | None
+) -> WindowState | None:
     """Return the state of a window, if it is open; ``known``: all states by window, if several are looked for."""
     if known is not None:
         return known.get(window)

@@ -36,7 +36,7 @@ class Do:
         argument = shown(element)
         for pair in _several(element, "par_do", self.function, self.function(argument), _PAIRS):
             if not isinstance(pair, tuple | list) or len(pair) != 2:
-                raise _gave(element, "par_do", self.function, pair, "an output", _PAIRS)
+                raise _bad_output(element, "par_do", self.function, pair, "an output", _PAIRS)
             key, value = pair
             elements.append(replace(element, key=_key(element, "par_do", self.function, key), value=value))
         return elements
@@ -63,7 +63,7 @@ class Tagging:
         argument = shown(element)
         for triple in _several(element, "par_do_tagged", self.function, self.function(argument), remedy):
             if not isinstance(triple, tuple | list) or len(triple) != 3 or triple[0] not in self.tags:
-                raise _gave(element, "par_do_tagged", self.function, triple, "an output", remedy)
+                raise _bad_output(element, "par_do_tagged", self.function, triple, "an output", remedy)
             tag, key, value = triple
             key = _key(element, "par_do_tagged", self.function, key)
             tagged.append((tag, replace(element, key=key, value=value)))
@@ -180,7 +180,9 @@ class MoveInTime:
         """Replace the event time."""
         time = self.function(element.value)
         if type(time) is not int or not MIN_TIME < time < END_OF_TIME:
-            raise _gave(element, "with_time", self.function, time, "an event time", f"Return {EVENT_TIME}")
+            raise _bad_output(
+                element, "with_time", self.function, time, "an event time", f"Return {EVENT_TIME}"
+            )
         return (replace(element, time=time),)
 
 
@@ -198,17 +200,17 @@ def _several(
 ) -> Iterable[Any]:
     if isinstance(returned, Iterable):
         return returned
-    raise _gave(element, call, function, returned, "its outputs", remedy)
+    raise _bad_output(element, call, function, returned, "its outputs", remedy)
 
 
 def _key(element: Element, call: str, function: Callable[..., Any], key: Any) -> str:
     try:
         return key_text(key)
     except (TypeError, UnicodeEncodeError):
-        raise _gave(element, call, function, key, "a key", f"Return {KEYS}") from None
+        raise _bad_output(element, call, function, key, "a key", f"Return {KEYS}") from None
 
 
-def _gave(
+def _bad_output(
     element: Element, call: str, function: Callable[..., Any], returned: Any, meaning: str, remedy: str
 ) -> DataflowError:
     where = f"element with key {key_of(element.key)!r:.80}, value {element.value!r:.80}"

@@ -103,18 +103,18 @@ class StatefulParDo(Computation):
 
     def _send(self, context: Context, method: str, pairs: Any, cause: Element) -> None:
         if not isinstance(pairs, Iterable):
-            raise self._gave(context, method, pairs)
+            raise self._bad_output(context, method, pairs)
         for pair in pairs:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
-                raise self._gave(context, method, pair)
+                raise self._bad_output(context, method, pair)
             try:
                 key = key_text(pair[0])
             except (TypeError, UnicodeEncodeError):
-                raise self._gave(context, method, pair, f", where the key is {KEYS}") from None
+                raise self._bad_output(context, method, pair, f", where the key is {KEYS}") from None
             element = Element(key, pair[1], cause.time, cause.window, cause.retraction)
             context.produce(self.output, pane_of(element), key=element.key)
 
-    def _gave(self, context: Context, method: str, returned: Any, also: str = "") -> DataflowError:
+    def _bad_output(self, context: Context, method: str, returned: Any, also: str = "") -> DataflowError:
         name = f"{type(self.function).__qualname__}.{method}"
         problem, remedy = (
             f"{name} returned {returned!r:.80}",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from headrace.dataflow.arguments import check_bool, check_positive, check_time
+from headrace.dataflow.arguments import check_bool, check_offset, check_positive
 from headrace.dataflow.elements import GLOBAL, Element, Window
 
 
@@ -59,7 +59,7 @@ class FixedWindows:
 
     def __post_init__(self) -> None:
         check_positive("size_us", self.size_us)
-        check_time("offset_us", self.offset_us)
+        check_offset(self.offset_us)
         check_bool("phase_spread", self.phase_spread)
 
     def assign_windows(self, element: Element) -> Iterable[Window]:
@@ -91,7 +91,7 @@ class SlidingWindows:
     def __post_init__(self) -> None:
         check_positive("size_us", self.size_us)
         check_positive("period_us", self.period_us)
-        check_time("offset_us", self.offset_us)
+        check_offset(self.offset_us)
 
     def assign_windows(self, element: Element) -> Iterable[Window]:
         """Assign an element to the windows that contain its event time, earliest first."""

@@ -125,13 +125,12 @@ def header_of(
     pipelines: Sequence[Pipeline],
     host: str = "",
     options: EngineOptions | None = None,
-    tells: Tells = Tells.STEPS,
     *,
     prefixed_keys: bool = False,
 ) -> Header:
     """Describe a run of these pipelines, which are the deployed versions; for the other arguments see `Header`."""
     graphs = tuple(_graph(pipeline) for pipeline in pipelines)
-    return Header(FORMAT, VERSION, tells, pipelines[0].name, graphs, host, options, prefixed_keys)
+    return Header(FORMAT, VERSION, Tells.STEPS, pipelines[0].name, graphs, host, options, prefixed_keys)
 
 
 def _graph(pipeline: Pipeline) -> Graph:

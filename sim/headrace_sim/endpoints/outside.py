@@ -24,7 +24,7 @@ class InjectorLog:
     def __init__(self, entries: list[FeedEntry]) -> None:
         self._entries = entries
         self._reader: int | None = None
-        self._told = 0
+        self._announced = 0
         self.readings = 0
 
     def read_from(self, offset: int) -> None:
@@ -41,19 +41,20 @@ class InjectorLog:
         """Read what has appeared since the last call."""
         if self._reader is None:
             return []
-        begin = end = self._reader
-        while end < len(self._entries) and self._entries[end].at_us <= now:
-            end += 1
-        self._reader = end
-        return [entry.event for entry in self._entries[begin:end]]
+        begin, self._reader = self._reader, self._appeared(now, self._reader)
+        return [entry.event for entry in self._entries[begin : self._reader]]
 
     def news(self, now: int) -> list[SourceEvent]:
         """Return what has appeared since the last call, whether or not there is a reader."""
-        begin = end = self._told
+        begin, self._announced = self._announced, self._appeared(now, self._announced)
+        return [entry.event for entry in self._entries[begin : self._announced]]
+
+    def _appeared(self, now: int, begin: int = 0) -> int:
+        """Return how many entries have appeared; ``begin``: this many certainly have."""
+        end = begin
         while end < len(self._entries) and self._entries[end].at_us <= now:
             end += 1
-        self._told = end
-        return [entry.event for entry in self._entries[begin:end]]
+        return end
 
     def next_at(self) -> int | None:
         """Return when the reader's next event appears, true time in microseconds; ``None``: never, or there is no reader."""
@@ -96,9 +97,6 @@ class InjectorLog:
         rest = [_at(entry, entry.at_us + for_us) for entry in self._entries[appeared:]]
         self._replace(appeared, rest)
         return bool(rest)
-
-    def _appeared(self, now: int) -> int:
-        return sum(entry.at_us <= now for entry in self._entries)
 
     def _replace(self, appeared: int, rest: list[FeedEntry]) -> None:
         """Number the entries that have not appeared; the end of the source stays last."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headrace import Computation, EngineOptions, HistoryFormatError, Pipeline, Productions
@@ -45,7 +46,7 @@ def letters() -> Pipeline:
 
 
 HEADER = header_of([letters()], "sim", EngineOptions(id_slack_us=7))
-RECORDS = header_of([letters()], tells=Tells.RECORDS)
+RECORDS = msgspec.structs.replace(header_of([letters()]), tells=Tells.RECORDS)
 LINES: list[Line] = [
     Out(process="a", stage="mail", id="1", key="k", timestamp=5, value={"city": "Riva"}, partition="0"),
     Owns(process="b", stage="sorter", partition="0"),
