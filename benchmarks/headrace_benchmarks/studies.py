@@ -61,7 +61,7 @@ STUDIES = {
     "places": Study("where plans strike, by how they are drawn", lambda _: search_engines.places()),
     "engines": Study(
         "which search finds broken protocols soonest",
-        lambda given: search_engines.engines(given.chosen),
+        lambda arguments: search_engines.engines(arguments.chosen),
         search_engines.ENGINES,
     ),
     "single-faults": Study("every single fault at every step of each workload", _faults, WORKLOADS),
