@@ -39,8 +39,8 @@ from headrace_scenarios.chaos.object_store import ObjectStore
 from headrace_sim import FeedBuilder
 from tests.sim.rig import WindowCounter, city, letters, mail
 from tests.spark.hosting.test_interval_task import Batcher, _counting, _entry, held_pipeline
+from tests.spark.hosting.test_waiting_room import ahead
 from tests.spark.jobs import test_percentiles as outliers
-from tests.spark.jobs.test_skew import ahead
 from tests.spark.microbatches import Query, half, query, rest
 
 DIVISIONS = st.integers(1, 5).flatmap(
