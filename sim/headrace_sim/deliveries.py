@@ -91,7 +91,7 @@ class Variation:
 
     of: Callable[
         [Batches], list[list[Row]]
-    ]  # returns the batches as they come then; as they are: it changes nothing
+    ]  # returns the batches as they then come; the same batches: it changes nothing
 
 
 def spoiled_rows(batches: Batches) -> list[Row]:
@@ -319,7 +319,7 @@ def _with_word(value: Any, name: str, word: str) -> Any:
 
 
 def burst(batches: Batches, rows: int) -> list[Row]:
-    """Return so many rows: those of all batches again and again, with other numbers each time, or with other words."""
+    """Return this many rows: those of all batches again and again, each time with other numbers or other words."""
     known = [*chain.from_iterable(batches)]
     return (
         [_varied(known[number % len(known)], number // len(known)) for number in range(rows)] if known else []

@@ -73,7 +73,7 @@ class Rests:
         return begin <= len(events) and all(type(event) in _REPEATED for event in events[begin:])
 
     def _skip(self) -> int:
-        """Let the cluster sleep, if that is worth while; return for how long, microseconds."""
+        """Let the cluster sleep, if that is worthwhile; return for how long, microseconds."""
         kernel, history, is_alarm = self._host.kernel, self._host.history, self._host.is_alarm
         until_us = min([kernel.next_us(without=is_alarm), *self._ending.wall_timers_us(latest=False)])
         by_us = until_us - self._awake_us - kernel.now

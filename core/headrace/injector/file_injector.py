@@ -14,7 +14,7 @@ from headrace.wire.effects import SourceEvent, SourceRecord, SourceWatermark
 class FileInjectorSource:
     """Turns what happens to log files into the events that an `Injector` takes (Figure 10). Sans-IO: the host reads the files.
 
-    Whoever replays it must report the same file events in the same order: then they get the same offsets.
+    A replay must report the same file events in the same order: then they get the same offsets.
 
     >>> source = FileInjectorSource()
     >>> source.receive("monday.log", created_us=100), source.receive("tuesday.log", created_us=200)

@@ -140,7 +140,7 @@ class Injector:
         return self._routing.table
 
     def handle(self, now: int, event: Event) -> list[Effect]:
-        """Take an event, and say what is to be done.
+        """Take an event; return what is to be done.
 
         Args:
             now: this process's clock, microseconds.
@@ -372,7 +372,7 @@ class Injector:
         self._effects.extend([Send(master, beat) for master in self._masters])
 
     def _owing(self) -> tuple[tuple[str, int], ...]:
-        """Count what is pending for retiring computations; as long as there is more to re-read, each may be owed some of it."""
+        """Count what is pending for retiring computations; while there is more to re-read, each may be owed some of it."""
         retiring = self._routing.table.retiring
         if not retiring:
             return ()
@@ -445,7 +445,7 @@ class Injector:
 
     @property
     def unfinished(self) -> int:
-        """How many productions it has sent and not got ACKed; 0: it only waits, such as for a slower source (8.4)."""
+        """How many productions are sent and not ACKed; 0: it only waits, such as for a slower source (8.4)."""
         return len(self._outbox)
 
     @property

@@ -90,7 +90,7 @@ class Intake:
         return entry
 
     def read_watermark(self, arrived_us: int, offset: int, low_watermark: int) -> bool:
-        """Take in what the source says of its watermark; ``False``: it said as much before."""
+        """Take in what the source says of its watermark; ``False``: it is no news."""
         stamp = self._stamp(arrived_us)
         if low_watermark <= self.source_us:
             return False

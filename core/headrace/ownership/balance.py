@@ -127,7 +127,7 @@ def merge_intervals(verb: m.MergeIntervals, cluster: BalanceView) -> list[m.Mint
 
 
 def rebalance(cluster: BalanceView, options: EngineOptions, rules: Rules = RULES) -> list[m.MintChange]:
-    """Change what the loads call for (7.1): split, else move, else merge."""
+    """Change the table as the loads require (7.1): split, else move, else merge."""
     if not cluster.workers:
         return []
     loads = _Loads(cluster, options, rules)
@@ -201,7 +201,7 @@ class _Loads:
     ) -> list[m.MintChange]:
         """Move the heaviest interval that leaves its new owner with less than its old one had, and with memory to spare.
 
-        So memory that is short never gets shorter, and loads only get nearer to each other: moves end.
+        So short memory never gets shorter, and loads only converge: moves end.
         """
         for interval in sorted(self.intervals[worker], key=lambda load: -weights[load.sequencer]):
             weight, size = weights[interval.sequencer], self.sizes[interval.sequencer]

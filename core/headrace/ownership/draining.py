@@ -93,7 +93,7 @@ class Draining:
         return any(retiring.stage is DrainPhase.SETTLED for retiring in self._retiring.values())
 
     def look(self, beats: Mapping[str, Heartbeat], required: Sequence[str]) -> tuple[str, ...]:
-        """Find out how far they have come.
+        """Update how far they have come.
 
         Args:
             beats: the latest heartbeat by address.

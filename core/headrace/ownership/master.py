@@ -212,7 +212,7 @@ class Master(Replica):
             self._store.ask(now, mint, self._on_minted, self)
 
     def _repair(self, now: int) -> m.Mint | None:
-        """Give what nobody owns to the living, and mint anew what a live owner has lost."""
+        """Give what nobody owns to live workers, and mint anew what a live owner has lost."""
         grace = _GRACE * self._options.heartbeat_timeout_us
         unowned: list[Unowned] = []
         lost: list[m.MintChange] = []
@@ -234,7 +234,7 @@ class Master(Replica):
         self._decide(now)
 
     def _obey(self, now: int) -> m.Mint | None:
-        """Do the operator's first verb that can be done."""
+        """Carry out the operator's first verb that can be carried out."""
         if not self._verbs:
             return None
         cluster = self._cluster(now)
@@ -247,7 +247,7 @@ class Master(Replica):
     def _switch(self, now: int) -> m.Mint | None:
         """Put the version in force that is joining, once everybody has reported a table that has its computations (3).
 
-        An owner that did not count a new sender could let its watermark and horizon pass what that one sends.
+        The watermark and horizon of an owner that did not count a new sender could pass what that sender sends.
         """
         table = self.table
         if table.joining is None:
@@ -323,7 +323,7 @@ class Master(Replica):
     # Minting
 
     def _change(self, changes: Sequence[m.MintChange]) -> m.Mint | None:
-        """Change intervals and nothing else; nothing to change is no mint."""
+        """Build a mint that only changes intervals; ``None`` if there is nothing to change."""
         table = self.table
         return self._build(changes, table.topology, table.retiring, table.joining) if changes else None
 

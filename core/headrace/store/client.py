@@ -4,7 +4,7 @@ Rules of this file:
 
 * Every request is safe to repeat (see `headrace.store.mediator`), so silence and `Unavailable` are met in the same way: by the
   same request, under its own number.
-* Numbers of different incarnations never meet, so that no reply to a former one can be taken for one of this one's.
+* Numbers of different incarnations differ, so that a reply to a former one is never taken for one to this one.
 """
 
 from collections import deque

@@ -60,7 +60,7 @@ class StoredRow:
         self.seen: dict[str, int] = {}
 
     def image(self, key: str) -> RowImage:
-        """Read it. It goes to another process, so a state in pieces goes as the bytes that are stored."""
+        """Return it as it is sent to another process: a state in pieces as the bytes that are stored."""
         return RowImage(
             key, Version(self.sequencer, self.number), bytes(self.state), self.hold,
             tuple(self.timers.values()), tuple(self.productions.values()), tuple(self.seen.items()),
@@ -153,7 +153,7 @@ class Mediator:
         progress: dict[str, Progress],
         next_sequencer: int,
     ) -> "Mediator":
-        """Make a mediator of rows that its host keeps elsewhere between its times.
+        """Make a mediator of rows that its host keeps elsewhere between calls.
 
         Args:
             history: see `Mediator`.
@@ -218,7 +218,7 @@ class Mediator:
         return m.Written(request.request)
 
     def _delete(self, request: m.Write, rows: dict[str, StoredRow], *, is_latest: bool) -> None:
-        """Delete checkpoints: blind, and needing no version, as a checkpoint that has been ACKed never comes back to be kept."""
+        """Delete checkpoints: blindly and without a version, since a checkpoint that was ACKed is never written again."""
         deleted = []
         for name in request.delivered:
             key, record_id, consumer = name

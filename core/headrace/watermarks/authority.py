@@ -168,7 +168,7 @@ class WatermarkAuthority(Replica):
             self._note_news(now, known)
 
     def _note_news(self, now: int, known: _Known) -> None:
-        """Look at the next whole period, if a report may have brought progress."""
+        """Look for progress at the next whole period, if a report may have brought some."""
         if self._has_news or not self.is_active:
             return
         if self._measures_percentiles or self.progress(known.name) is not known.published:
@@ -182,7 +182,7 @@ class WatermarkAuthority(Replica):
     # Being the active one
 
     def _take_over(self, now: int, claimed: m.Claimed) -> None:
-        """Say again what the former holder may have had no time to say, and go on from there."""
+        """Broadcast again what the former holder may not have broadcast, and go on from there."""
         journaled = dict(claimed.contents)
         for known in self._known.values():
             known.published = journaled.get(known.name, m.Progress())

@@ -173,7 +173,7 @@ class RowCache:
         self.drop(owner)
 
     def check_invariants(self) -> None:
-        """Assert that the accounts agree with the rows, and that no more is kept than may be, except of keys in use."""
+        """Assert that the accounts agree with the rows, and that the cache is within its capacity, but for keys in use."""
         assert self.used_bytes == sum(owner.cached_bytes for owner in self._lru)
         kept = [(owner, owner.row) for owner in self._lru if owner.row is not None]
         assert len(kept) == len(self._lru)

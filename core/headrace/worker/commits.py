@@ -96,9 +96,9 @@ class Commits:
         self.restores_read: RestoresRead | None = None
 
     def pump(self, now: int) -> None:
-        """Run what is ready, and write what is to be committed, as far as writes may be under way.
+        """Run what is ready and write what is to be committed, until the limit of writes in flight is reached.
 
-        A strong step runs only when it may be written: then what has come for its key meanwhile is in it.
+        A strong step runs only when it may be written, so that it takes in all that has come for its key meanwhile.
         """
         ready, committable = self._ready, self._committable
         if self.pace is _OPEN and not (ready or committable):  # nearly always, when an idle worker wakes
@@ -117,7 +117,7 @@ class Commits:
 
     @property
     def waits(self) -> bool:
-        """Nothing runs before something comes back to `pump` by itself, so that deliveries need not ask."""
+        """Whether nothing runs until something else calls `pump`, so that deliveries need not."""
         return self._strong and self.pace >= _AWAITING_WAKE
 
     def _must_wait(self, now: int) -> bool:
@@ -308,7 +308,7 @@ class Commits:
     # Writes (6.1.1, 6.2)
 
     def _write(self, now: int) -> None:
-        """Commit the next steps, with the deletions that have come up meanwhile."""
+        """Commit the next steps, along with pending deletions."""
         to_write, to_skip = [], []
         for step in self._next_batch():
             outcome = step.outcome
@@ -434,12 +434,12 @@ class Commits:
 
     @property
     def under_way(self) -> int:
-        """Writes that are not answered, and checkpoints to delete."""
+        """How many writes are unanswered, and how many checkpoints are to be deleted."""
         return self._writes + len(self._delivered)
 
     @property
     def unfinished(self) -> int:
-        """All that it is in the middle of."""
+        """How much is unfinished: writes, deletions, and steps to commit."""
         return self.under_way + len(self._committable)
 
     def check_invariants(self) -> None:

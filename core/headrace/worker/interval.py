@@ -129,7 +129,7 @@ class OwnedInterval:
                 self.commits.delete(now, slot.key, production)
 
     def _record_scan_ended(self) -> None:
-        """Write what is in memory now, and not what the scan brought: whoever restores less shows it here."""
+        """Record what is in memory now, not what the scan brought: an owner that restores less shows it here."""
         soft, recovery = self.soft, self._recovery
         scanned, recovery.productions = recovery.productions, []
         deleted = [(record_id, consumer) for _, record_id, consumer in self.commits.delivered]
@@ -143,7 +143,7 @@ class OwnedInterval:
         )  # fmt: skip
 
     def drop(self, input_: IntervalInput) -> None:
-        """Stop owning it: whatever is not durable does not count (6.2). Dropping it twice is dropping it once."""
+        """Stop owning it: whatever is not durable does not count (6.2). Idempotent."""
         if self.state is AssignmentState.DROPPED:
             return
         self.move(input_)
@@ -170,7 +170,7 @@ class OwnedInterval:
     def deliver(self, production: Production, sender: str) -> bool:
         """Take a delivery: drop it if it is a duplicate, otherwise queue it for its key.
 
-        Returns whether to `pump` for it: its key's turn has come, and nothing is waited for that will.
+        Returns whether to call `pump` for it: its key's turn has come, and nothing else will call `pump`.
         """
         state = self.state
         if state is not _OWNED and state is not _RECOVERING:
@@ -250,12 +250,12 @@ class OwnedInterval:
         return min(self.commits.lingers_until, wall_us if wall_us > now else MAX_TIME)
 
     def forget_idle(self) -> None:
-        """Forget the keys of which all is in the store."""
+        """Forget the keys whose whole state is in the store."""
         if self.state is _OWNED:
             self.soft.forget_idle()
 
     def collect_ids(self, now: int) -> None:
-        """Delete the ids that nobody can send again any more (6.1.1)."""
+        """Delete the ids of records that nobody can send again (6.1.1)."""
         soft, store = self.soft, self.shared.store
         below = self._rules.collects_below(soft.horizon, self.shared.options.id_slack_us)
         if self.state is not _OWNED or not len(soft.seen_filter) or below <= self._collected_below:
@@ -294,7 +294,7 @@ class OwnedInterval:
 
     @property
     def _pending(self) -> int:
-        """All that it has yet to finish, timers that are not due among it."""
+        """How much it has yet to finish, including timers that are not due."""
         waiting = sum(len(slot.timers or ()) + (slot.hold != MAX_TIME) for slot in self.soft.slots.values())
         return waiting + self.sending.pending + len(self.soft.in_progress) + self.commits.under_way
 
@@ -305,7 +305,7 @@ class OwnedInterval:
 
     @property
     def unfinished(self) -> int:
-        """What it is in the middle of: records, steps, writes, due timers, checkpoints to delete; 0: it only waits."""
+        """How much is unfinished: records, steps, writes, due timers, checkpoints to delete; 0: it only waits."""
         due = sum(slot.due for slot in self.soft.slots.values())
         return len(self.soft.in_progress) + self.commits.unfinished + due
 

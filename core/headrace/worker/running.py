@@ -104,8 +104,7 @@ class StepView(msgspec.Struct, frozen=True, eq=False, gc=False):
 class StepOutcome(msgspec.Struct, eq=False, gc=False):
     """What came of a step's run.
 
-    Tuples and not lists: most of them stay empty, which then costs nothing, and go into the delta as they are. What it consumed
-    can be many.
+    Tuples, not lists: most stay empty, which costs nothing, and go into the delta unchanged. Arrivals can be many.
 
     Attributes:
         failures: how often user code has failed so far, by cause.

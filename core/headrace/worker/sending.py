@@ -1,6 +1,6 @@
 """What an interval sends (MillWheel 6.1.1 to 6.1.3): productions until they are ACKed, and ACKs to those who sent to it.
 
-It knows nothing of how steps run, or of what is written.
+It does not know how steps run, or what is written.
 """
 
 from collections.abc import Iterable, Iterator
@@ -49,7 +49,7 @@ class Sending:
     def send_or_share(
         self, now: int, production: Production, slot: KeySlot, step: KeyStep | None = None
     ) -> Holder:
-        """Send it, unless another step or row of this worker is at it: then both hold what is pending (6.1.3)."""
+        """Send it, unless another step or row of this worker already does: then both hold what is pending (6.1.3)."""
         known = self._shared.outbox.find(production.consumer, production.record_id)
         if known is None:
             return self.send(now, production, slot, step)

@@ -71,7 +71,7 @@ class KeySlot(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_idle(self) -> bool:
-        """Nothing of it waits, is under way, or holds anything back."""
+        """Whether nothing of it waits, is under way, or holds anything back."""
         return not (self.busy or self.queue or self.due or self.timers or self.hold != MAX_TIME)
 
     def next_boundary(self) -> int:

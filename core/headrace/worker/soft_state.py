@@ -68,7 +68,7 @@ class SoftState:
     # Keys
 
     def add_slot(self, key: str) -> KeySlot:
-        """Begin to know a key."""
+        """Add a slot for a key."""
         slot = self.slots[key] = KeySlot(key)
         slot.stored = crc32(key.encode()) in self._forgotten.known
         return slot
@@ -105,8 +105,8 @@ class SoftState:
     def forget_idle(self) -> None:
         """Forget the keys that wait for nothing and whose rows have left the cache: all that is known of them is in the store.
 
-        Choice: that a key was forgotten is kept in a Bloom filter, some bytes for what a slot needs hundreds for. A hit costs a
-        read of its row, which may turn out not to be there; without the filter each key that is new would.
+        Choice: a Bloom filter remembers which keys were forgotten, in a few bytes where a slot needs hundreds. A hit costs a
+        read of the row, which may not exist; without the filter each new key would cost one.
         """
         idle = [slot for slot in self.slots.values() if slot.row is None and slot.is_idle]
         for slot in idle:
@@ -132,7 +132,7 @@ class SoftState:
     # Steps that are durable (6.2)
 
     def adopt(self, now: int, step: KeyStep) -> None:
-        """Bring a key up to what its row now is."""
+        """Bring a key's soft state up to its row."""
         slot, outcome = step.slot, step.outcome
         row, arrivals = slot.row, outcome.arrivals
         assert row is not None or not (arrivals or outcome.fired), "a locked key lost its row"
@@ -222,7 +222,7 @@ class SoftState:
     def set_clock_back(self, now: int) -> None:
         """Forget no timer when the worker's clock is put back; the worker then asks to be woken for what waits.
 
-        A key whose wall timer was due has left the queue, and runs perhaps after its row was read: then the timer is not due.
+        A key whose wall timer was due has left the queue, and may run only once its row has been read: then the timer is not due.
         """
         not_due = [
             (slot.key, live.timer)

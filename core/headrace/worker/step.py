@@ -104,7 +104,7 @@ class Holder(msgspec.Struct, eq=False):
 
 
 def linked(holders: list[Holder]) -> Holder:
-    """Let these hold the same production; returns the first."""
+    """Let these hold the same production; return the first."""
     for holder, following in zip(holders, [*holders[1:], None], strict=True):
         holder.other = following
     return holders[0]

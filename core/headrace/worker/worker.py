@@ -94,7 +94,7 @@ class Worker:
         return self._shared.uncharged
 
     def charge(self, cpu_us: int) -> None:
-        """Take in what CPU time user code took since the host last said so, for the reports of load (7.1).
+        """Take in the CPU time that user code has used since the last call, for the reports of load (7.1).
 
         A host that calls this after each `handle` which ran user code tells computations apart; runs that are charged
         together share the time evenly. One that never does has its intervals weighed by their records.
@@ -127,7 +127,7 @@ class Worker:
 
     @property
     def outbox(self) -> Outbox[Holder]:
-        """What it has sent and not got ACKed."""
+        """What it has sent and is not ACKed."""
         return self._shared.outbox
 
     @property
@@ -139,12 +139,12 @@ class Worker:
 
     @property
     def unacked(self) -> int:
-        """How many productions it has sent and not got ACKed."""
+        """How many productions are sent and not ACKed."""
         return len(self._shared.outbox)
 
     @property
     def unfinished(self) -> int:
-        """How much it is in the middle of, or has sent and not got ACKed; 0: it only waits."""
+        """How much is unfinished, or sent and not ACKed; 0: it only waits."""
         scanning = sum(interval.state is not _OWNED for interval in self._intervals.values())
         return self.unacked + scanning + sum(interval.unfinished for interval in self._intervals.values())
 
@@ -210,7 +210,7 @@ class Worker:
         self._ask_to_wake(now)
 
     def _beat(self, now: int) -> None:
-        """Tell that it lives, and do what is seldom due."""
+        """Send a heartbeat, and do what is seldom due."""
         self._heartbeat_due.begin(now)
         self._heartbeat()
         if self._repeat_due.is_due(now):
@@ -240,7 +240,7 @@ class Worker:
             self._wakes.ask(self._report_due.due_us)
 
     def _sweep(self, now: int) -> None:
-        """Do what is due of all that is outstanding, and not again before a period is over."""
+        """Do what is due of all that is outstanding, at most once in a period."""
         self._sweep_due.begin(now)
         shared = self._shared
         shared.store.sweep(now)
@@ -403,8 +403,8 @@ class Worker:
     def _find_senders(self, computation: str) -> tuple[str, ...]:
         """Find its senders by its own pipeline version, and of other versions those that retire or join.
 
-        Choice: in the place of a sender that has left stand those that fed it. So a retiring computation whose senders have
-        all left still goes no further than what is upstream, and can come back.
+        Choice: the senders of a sender that has left take its place. So a retiring computation whose senders have all left
+        still stays behind what is upstream, and can come back.
         """
         table, rules = self._table, self._rules
         own = deployed(computation, self._topologies, table).pipeline.senders(computation)
@@ -428,7 +428,7 @@ class Worker:
             self._advance_all(now)
 
     def _learn(self, values: Any) -> bool:
-        """Take in progress; values never go back at any observer (S11)."""
+        """Take in progress; return whether any of it is news. Values never go back at any observer (S11)."""
         known, learned = self._progress, False
         for name, progress in values:
             before = known.get(name)
@@ -475,7 +475,7 @@ class Worker:
         """Tell the authority of each interval's progress that has changed, bucketed by interval (7.2).
 
         Args:
-            again: also of what has not changed; shards that have none of its intervals must know of it, too.
+            again: also of what has not changed; shards with none of its intervals must hear from it, too.
         """
         self._has_news = False
         options, shared = self._options, self._shared
