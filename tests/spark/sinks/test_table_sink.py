@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 from headrace import OptionsError
 from headrace.spark import FencedWriterError, SinkError, SinkTableError, TableSink
 from headrace.spark.sinks import table_sink as _table_sink
-from tests.spark.sinks.test_sinks import Frame
+from tests.spark.sinks.test_databases import Frame
 
 COLUMNS = {"key": t.StringType(), "value": t.BinaryType(), "timestamp": t.LongType()}
 

@@ -1,4 +1,4 @@
-"""Sinks on Spark: each batch once, one writer at a time (MillWheel 6.1.1, 6.2)."""
+"""Sinks in databases: each batch once, one writer at a time (MillWheel 6.1.1, 6.2)."""
 
 import json
 import os
