@@ -19,7 +19,7 @@ from headrace_cli.reports.search_end import SearchEnd
 from headrace_cli.reports.stated import print_hint, print_proposals, stated_document
 from headrace_cli.reports.unseen import print_unreached, print_unseen, unseen_document
 from headrace_cli.terminal.documents import failure_document, finding_document, invariants_document
-from headrace_cli.terminal.exit import RESULT_WORDS
+from headrace_cli.terminal.exit import RESULT_WORDS, ExitCode
 from headrace_cli.terminal.render import (
     counted,
     plain_table,
@@ -173,33 +173,18 @@ class SearchReport:
     def print(self, console: Console, *, verbose: bool = False) -> None:
         """Print it for people: the verdict, the promises, the user's code, the protocol, and then the failure, if any.
 
+        What is violated is alone in a brief report: the cause, the input, the schedule, and the command that repeats it.
+
         Args:
             console: where to.
             verbose: with all tables, and the whole input of a failure.
         """
         verification = self.verification
+        brief = self.end.code is ExitCode.VIOLATED and not verbose
         print_result(console, self.headline, self.end.code)
         names = ", then ".join([self.target.name, *self.target.versions])
         print_text(console, f"{names}, seed {self._seed}, protocol: {self.target.protocol.name}")
-        if verification.exploration is not None:
-            records = self.target.application.feed(self._seed).records
-            for line in scope_lines(verification.exploration, self.target.application.pipeline, records):
-                print_text(console, line)
-        if verification.events:
-            runs, events = counted(verification.runs, "run"), counted(verification.events, "event")
-            print_text(console, f"{runs} in which a fault struck, {verification.idle:,} in which none did")
-            if verification.feed_seeds:
-                print_text(console, _inputs(verification, self.target.feed_name))
-            print_text(console, f"{events} judged; {self.end.runs_per_second:.1f} runs a second")
-            print_text(console, f"Assumed of the source: {self.target.feed_source.assumed}")
-        if verification.ordering is not None:
-            print_text(console, _bound(verification.ordering))
-        for breach in self.trials.wanted.outside:
-            words = f"Outside the model: {breach.value} struck {counted(verification.struck[breach.value], 'time')}"
-            noticed = ", ".join(NOTICED_BY[breach])
-            print_text(console, f"{words}. It breaks that {ASSUMPTIONS[breach]}; {noticed} should notice")
-        print_unseen(console, verification)
-        self._print_stated(console, verbose=verbose)
+        self._print_runs(console, verbose=verbose, brief=brief)
         self._print_findings(console, self._wrong)
         if self.review is not None and self.review.why_no_runs:
             words = (
@@ -212,11 +197,39 @@ class SearchReport:
         if self.end.shrinking:
             words = "The failure below is not yet the smallest. The same command with the same --seed finds the failure again."
             print_text(console, words)
-        self._print_promises(console)
-        self._print_code(console)
-        self._print_protocol(console, verbose=verbose)
-        self._print_failure(console, verbose=verbose)
+        if not brief:
+            self._print_promises(console)
+            self._print_code(console)
+            self._print_protocol(console, verbose=verbose)
+        elif about(Concern.CODE, verification.verdicts):
+            self._print_code(console)
+        self._print_failure(console, verbose=verbose, brief=brief)
         self._print_findings(console, self._undeclared)
+
+    def _print_runs(self, console: Console, *, verbose: bool, brief: bool) -> None:
+        """Print what was run, and how far that goes."""
+        verification = self.verification
+        if verification.exploration is not None:
+            records = self.target.application.feed(self._seed).records
+            for line in scope_lines(verification.exploration, self.target.application.pipeline, records):
+                print_text(console, line)
+        if verification.events:
+            runs, events = counted(verification.runs, "run"), counted(verification.events, "event")
+            print_text(console, f"{runs} in which a fault struck, {verification.idle:,} in which none did")
+            if verification.feed_seeds:
+                print_text(console, _inputs(verification, self.target.feed_name))
+            if not brief:
+                print_text(console, f"{events} judged; {self.end.runs_per_second:.1f} runs a second")
+                print_text(console, f"Assumed of the source: {self.target.feed_source.assumed}")
+        if verification.ordering is not None:
+            print_text(console, _bound(verification.ordering))
+        for breach in self.trials.wanted.outside:
+            words = f"Outside the model: {breach.value} struck {counted(verification.struck[breach.value], 'time')}"
+            noticed = ", ".join(NOTICED_BY[breach])
+            print_text(console, f"{words}. It breaks that {ASSUMPTIONS[breach]}; {noticed} should notice")
+        if not brief:
+            print_unseen(console, verification)
+            self._print_stated(console, verbose=verbose)
 
     def _print_stated(self, console: Console, *, verbose: bool) -> None:
         """Print that nobody has said what should leave, and what could be promised."""
@@ -287,23 +300,25 @@ class SearchReport:
             print_heading(console, "Coverage: number of protocol steps at which each fault struck, by role")
             print_table(console, _coverage_table(verification), indent=2)
 
-    def _print_failure(self, console: Console, *, verbose: bool) -> None:
+    def _print_failure(self, console: Console, *, verbose: bool, brief: bool) -> None:
         failure = self.verification.failure
         shown = failure.violations if failure is not None and not verbose else self.verification.verdicts
-        print_violations(console, shown, self._titles)
+        print_violations(console, shown, self._titles, brief=brief)
         if failure is None:
             return
         if self._only_before_shrinking:
-            console.print()
+            if not brief:
+                console.print()
             others = ", ".join(self._only_before_shrinking)
-            print_text(console, f"The run that this was shrunk from also violates {others}.")
+            words = f"The run that this was shrunk from also violates {others}."
+            print_text(console, words, indent=2 if brief else 0)
         if failure.error:
             print_error(console, failure.error, sound=self.target.protocol.name == Protocol().name)
         application = self.target.application
         which = "An" if self.end.shrinking else "The smallest"
         print_heading(console, f"{which} input found that does this")
         records = describe_input(application.pipeline, application.input_of(failure.trial))
-        print_input(console, records, whole=verbose)
+        print_input(console, records, whole=verbose, brief=brief)
         print_heading(console, f"{'A' if self.end.shrinking else which} fault schedule found that does this")
         print_plan(console, failure.plan)
         again = self._saved(self.trials.failing)

@@ -10,7 +10,7 @@ from rich.console import Console
 from headrace_cli.reports.search_end import SearchEnd
 from headrace_cli.reports.stated import UNDISTURBED, print_hint, print_proposals, stated_document
 from headrace_cli.terminal.documents import finding_document, invariants_document
-from headrace_cli.terminal.render import print_lines
+from headrace_cli.terminal.render import print_lines, print_sentences
 from headrace_properties.findings import Family, Finding
 from headrace_properties.promises.guesses import Proposal
 from headrace_properties.verdict import Holds, Unknown, Verdict
@@ -42,20 +42,21 @@ class SparkSearchReport:
             verbose: with the whole input of each finding.
         """
         for line in self.end.session.kept:
-            print_lines(console, line)
+            print_sentences(console, line)
         for note in self.trials.notes:
-            print_lines(console, f"Note: {note}")
+            print_sentences(console, f"Note: {note}")
         for tried in self.trials.parts:
             if tried.report is not None:
                 _print_query(console, tried.report)
-                print_lines(console, f"Assumed of the source: {tried.feed_source.assumed}")
+                print_sentences(console, f"Assumed of the source: {tried.feed_source.assumed}")
                 _print_stated(console, tried, verbose=verbose)
                 for note in _notes(tried.report):
-                    print_lines(console, f"Note: {note}")
+                    print_sentences(console, f"Note: {note}")
         for number, finding in enumerate(self.trials.findings):
             part = self.trials.part_of(finding)
-            print_lines(console, f"\n{finding.finding_class.name}: {self._whose(part)}{finding.kind.title}")
-            print_lines(console, f"  {finding}")
+            console.print()
+            print_sentences(console, f"{finding.finding_class.name}: {self._whose(part)}{finding.kind.title}")
+            print_sentences(console, str(finding), indent=2)
             if finding.trial is not None:
                 print_lines(console, f"  Seen in {_seen(finding)}.")
             if verbose and part is not None and finding.trial is not None:
@@ -63,7 +64,8 @@ class SparkSearchReport:
             if (path := self.end.session.files.get(number)) is not None:
                 print_lines(console, f"  headrace replay {shlex.quote(str(path))}{self._variables} --explain")
         for why in self.trials.why_open:
-            print_lines(console, f"\nUNKNOWN: {why}")
+            console.print()
+            print_sentences(console, f"UNKNOWN: {why}")
         by = f" with PySpark {self.trials.pyspark.rpartition('.')[0]}"
         print_lines(console, f"\n{self.end.result.capitalize()}{by}, after {self.end.elapsed_s:.1f} s.")
 
@@ -134,7 +136,7 @@ def _print_query(console: Console, report: "SparkReport") -> None:
     if report.job is not None:
         late = f"; up to {report.job.late:,} rows were late" if report.job.late else ""
         left_out = f"; {report.job.left_out}" if report.job.left_out else ""
-        print_lines(console, f"{report.name}: {report.job.schedules:,} schedules{late}{left_out}")
+        print_sentences(console, f"{report.name}: {report.job.schedules:,} schedules{late}{left_out}")
     if report.sink is not None and report.sink.effects:
         effects = ", ".join(map(str, report.sink.effects))
         print_lines(

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from headrace_cli.terminal.render import print_lines
+from headrace_cli.terminal.render import print_lines, print_sentences
 from headrace_properties.promises import Promise
 from headrace_properties.promises.guesses import Proposal
 
@@ -15,17 +15,17 @@ UNDISTURBED = "Compared with a run without failures. Whether that run is right, 
 
 def print_hint(console: Console, unsaid: str) -> None:
     """Print what nobody has said, and how to see what could be promised."""
-    print_lines(console, f"{unsaid}: --verbose proposes promises")
+    print_sentences(console, f"{unsaid}: --verbose proposes promises")
 
 
 def print_proposals(console: Console, unsaid: str, proposals: Sequence[Proposal], where: str) -> None:
     """Print what nobody has said, and promises as code to paste. ``where``: the module that may make them."""
-    print_lines(console, unsaid)
+    print_sentences(console, unsaid)
     if not proposals:
         sentence = (
             "No promise is guessed from what it leaves. Write your own: how-to/promises in the documentation"
         )
-        print_lines(console, sentence)
+        print_sentences(console, sentence)
         return
     names = sorted({proposal.code.partition("(")[0] for proposal in proposals})
     print_lines(console, f"What could be promised, in {where}:")

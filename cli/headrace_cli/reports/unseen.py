@@ -9,7 +9,11 @@ from rich.console import Console
 
 from headrace_cli.terminal.documents import fields_of
 from headrace_cli.terminal.render import counted, print_text
+from headrace_properties.search.novelty import Novelty
 from headrace_properties.search.verification import Verification
+
+_ENOUGH = 10
+"""Choice: an estimate from fewer runs tells nothing."""
 
 _STOPPED = {
     "quiet": "The search stopped since the runs had little more to show (--until-quiet).",
@@ -24,15 +28,14 @@ def print_unseen(console: Console, verification: Verification) -> None:
     if not verification.novelty.runs or verification.exploration is not None:
         return
     shown = counted(verification.novelty.things, "kind")
-    print_text(
-        console,
-        f"{shown} of behaviour seen; chance that the next run shows a new one: {_chance(verification.novelty.chance)}",
-    )
+    news = _chance("run shows", verification.novelty)
+    print_text(console, f"{shown} of behaviour seen{news}")
     if verification.code.things:
         branches = counted(verification.code.things, "branch").replace("branchs", "branches")
         watched = counted(verification.code.runs, "watched run")
-        news = f"chance that the next takes a new one: {_chance(verification.code.chance)}"
-        print_text(console, f"{branches} of your code taken in {watched}; {news}")
+        print_text(
+            console, f"{branches} of your code taken in {watched}{_chance('takes', verification.code)}"
+        )
 
 
 def print_unreached(console: Console, verification: Verification) -> None:
@@ -56,8 +59,12 @@ def unseen_document(verification: Verification) -> dict[str, Any]:
     }
 
 
-def _chance(chance: float) -> str:
-    return f"about {chance:.1%}" if chance < 0.1 else f"about {chance:.0%}"
+def _chance(next_does: str, novelty: Novelty) -> str:
+    """Return the estimate that the next run brings news, if there were runs enough to tell."""
+    if novelty.runs < _ENOUGH:
+        return ""
+    chance = novelty.chance
+    return f"; chance that the next {next_does} a new one: {f'about {chance:.1%}' if chance < 0.1 else f'about {chance:.0%}'}"
 
 
 def line_ranges(lines: Iterable[int]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 _INDENT = 2
 _STYLES = {ExitCode.HOLDS: "bold green", ExitCode.VIOLATED: "bold red"}
 _MOST_RECORDS = 20
+_FEW_RECORDS = 5
 
 
 def print_text(console: Console, text: str, *, style: str = "", indent: int = 0) -> None:
@@ -37,6 +38,11 @@ def print_lines(console: Console, text: str, *, indent: int = 0) -> None:
     """Print lines that must not be wrapped, such as a drawing or a command to copy."""
     for line in text.splitlines():
         console.print((" " * indent + line).rstrip(), soft_wrap=True)
+
+
+def print_sentences(console: Console, text: str, *, indent: int = 0) -> None:
+    """Print a paragraph: wrapped on a terminal; as one line in a file or a pipe, where tools look for it."""
+    (print_text if console.is_terminal else print_lines)(console, text, indent=indent)
 
 
 def counted(number: int, noun: str) -> str:
@@ -128,9 +134,20 @@ def print_violations(
     names: Mapping[str, str] | None = None,
     *,
     witnesses: bool = False,
+    brief: bool = False,
 ) -> None:
-    """Print each violation, the cause first, and the events that prove it. ``names``: see `print_verdicts`."""
-    for name, verdict in by_cause(verdicts).items():
+    """Print each violation, the cause first, and the events that prove it.
+
+    Args:
+        console: where to.
+        verdicts: by name.
+        names: see `print_verdicts`.
+        witnesses: with the events that prove it.
+        brief: only the cause, and the names of the others.
+    """
+    ranked = by_cause(verdicts)
+    shown = dict([*ranked.items()][:1]) if brief else ranked
+    for name, verdict in shown.items():
         word = "a finding about your code" if is_about_code(name) else "VIOLATED"
         title = _title(name, names)
         print_heading(console, f"{name}, {title}: {word}" if title else f"{name}: {word}")
@@ -139,6 +156,8 @@ def print_violations(
             console.print("  Witness:")
             for event in verdict.witness:
                 print_text(console, describe_event(event), indent=4)
+    if others := [name for name in ranked if name not in shown]:
+        print_text(console, f"With it: {', '.join(others)} (--verbose shows each)", indent=2)
 
 
 def print_questions(console: Console, questions: Mapping[str, Unknown]) -> None:
@@ -173,9 +192,10 @@ def print_plan(console: Console, plan: Plan) -> None:
     print_text(console, options, indent=2)
 
 
-def print_input(console: Console, lines: Sequence[str], *, whole: bool = False) -> None:
-    """Print an input, as `describe_input` writes it; of a long one only the first records, unless ``whole``."""
-    shown = lines if whole or len(lines) <= _MOST_RECORDS else lines[:_MOST_RECORDS]
+def print_input(console: Console, lines: Sequence[str], *, whole: bool = False, brief: bool = False) -> None:
+    """Print an input, as `describe_input` writes it: the ``whole``, or its first records, fewer if ``brief``."""
+    most = _FEW_RECORDS if brief else _MOST_RECORDS
+    shown = lines if whole or len(lines) <= most else lines[:most]
     print_lines(console, "\n".join(shown) or "no records", indent=2)
     if len(shown) < len(lines):
         print_text(console, f"... and {len(lines) - len(shown):,} more", indent=2)
