@@ -48,6 +48,7 @@ APIS = {
     "api/inputs.md": ("headrace_properties.drawn_feeds", "The API: inputs from Hypothesis", "properties"),
     "api/declares.md": ("headrace_sim.spark.declares", "The API: what a Spark job declares", "sim"),
     "api/simulation.md": ("headrace_sim", "The API: the simulated cluster", "sim"),
+    "api/rules.md": ("headrace.rules", "The API: the rules of the protocol", "core"),
     "api/histories.md": ("headrace.histories", "The API: recorded runs", "core"),
 }
 _MARKUP = re.compile(r"\[bold\](.*?)\[/\]")

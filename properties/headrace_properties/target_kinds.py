@@ -94,7 +94,7 @@ OPTIONS: Mapping[str, Heeded] = {
     "fault_kinds": _SCOPED,
     "scope": Heeded(_PIPELINE, _OWN_FAULTS, frozenset({SearchKind.EXHAUSTIVE})),
     "options": Heeded(_PIPELINE, _OWN_FAULTS, _RANDOM),
-    "protocol": _SEARCHED,
+    "protocol": Heeded(_PIPELINE, "Spark runs it, and no protocol of Headrace"),
     "jobs": Heeded(),  # at most so many processes: one is enough
     "on": Heeded(),
     "master": Heeded(_PIPELINE, _HERE),

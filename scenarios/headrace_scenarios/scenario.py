@@ -100,16 +100,17 @@ class Scenario:
     tell: Callable[[Protocol], Story]
     drawn: bool = False
 
-    def run(self, without: str = "") -> ScenarioRun:
+    def run(self, without: str | Protocol = "") -> ScenarioRun:
         """Run the scenario.
 
         Args:
-            without: ``"sequencers"`` for a store that does not check sequencers; ``""``: the sound protocol.
+            without: ``"sequencers"`` for a store that does not check sequencers; ``""``: the sound protocol; or a protocol.
 
         Raises:
             KeyError: no protocol lacks exactly this.
         """
-        protocol = MUTANTS[f"without {without}"] if without else SOUND
+        named = without or SOUND
+        protocol = named if isinstance(named, Protocol) else MUTANTS[f"without {named}"]
         story = self.tell(protocol)
         history = story.cluster.history
         return ScenarioRun(

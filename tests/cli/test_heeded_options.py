@@ -79,6 +79,7 @@ SAMPLES = {
     "feed": (),  # in TARGETS
     "promise": (),  # names one of the module's
     "without": ("--without", "sequencers"),
+    "protocol": ("--protocol", "ack before commit"),
     "allow_unknown": (),  # names one of the target's
     "save": ("--save", "failure.json"),
     "history": ("--history", "history.jsonl"),
@@ -249,7 +250,19 @@ def test_replay_heeds_each_option_or_refuses_it_by_name(run: Run, kind: TargetKi
 
 
 LABORATORY = ("postgres", "allow_writes", "allow_network", "source")
-ELSEWHERE = {"batches", "schema", "sample", "keys", "on", "master", *LABORATORY, "search", "depth", "version"}
+ELSEWHERE = {
+    "batches",
+    "schema",
+    "sample",
+    "keys",
+    "on",
+    "master",
+    *LABORATORY,
+    "search",
+    "depth",
+    "version",
+    "protocol",
+}
 """Already given, about another target, or with a test of their own."""
 
 

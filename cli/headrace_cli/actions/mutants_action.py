@@ -1,6 +1,7 @@
 """The work of ``headrace mutants``."""
 
 import signal
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -8,6 +9,7 @@ from rich.console import Console
 from headrace import HeadraceError, format_time
 from headrace.api.errors import did_you_mean
 from headrace_cli.options.pools import PoolOptions
+from headrace_cli.targets.protocols import load_rules
 from headrace_cli.terminal.consoles import error_console
 from headrace_cli.terminal.documents import fields_of, show
 from headrace_cli.terminal.exit import ExitCode
@@ -15,7 +17,7 @@ from headrace_cli.terminal.live_progress import RunProgress
 from headrace_cli.terminal.render import plain_table, print_table
 from headrace_cli.terminal.signals import signal_of
 from headrace_properties.proof.mutants import CATALOGUE, Mutant
-from headrace_properties.proof.mutants.hunt import Hunted, hunt_all
+from headrace_properties.proof.mutants.hunt import Hunted, hunt_all, hunt_everywhere
 from headrace_properties.search.parallel import Jobs
 
 
@@ -26,7 +28,7 @@ def hunt_mutants(names: list[str], seeds: int, pools: PoolOptions, *, as_json: b
     with pools.pool() as jobs:
         hunts, stopped_by = _hunt(names_chosen, seeds, jobs)
     show(
-        lambda: [_document(hunted) for hunted in hunts],
+        lambda: [_document(hunted, CATALOGUE[hunted.name]) for hunted in hunts],
         lambda console: _print_matrix(console, hunts),
         as_json=as_json,
     )
@@ -35,6 +37,38 @@ def hunt_mutants(names: list[str], seeds: int, pools: PoolOptions, *, as_json: b
         return 128 + stopped_by
     survivors = [hunted for hunted in hunts if not hunted.killed or not hunted.activated]
     return ExitCode.VIOLATED if survivors else ExitCode.HOLDS
+
+
+def hunt_own(name: str, seeds: int, *, as_json: bool) -> int:
+    """Hunt rules of the user's own on all workloads, print what caught them, and return the exit code.
+
+    ``name``: ``MODULE:NAME`` of a class of `Rules`. ``seeds``: how many runs each workload may take.
+    """
+    with RunProgress("hunting") as progress:
+        mutant, hunted = hunt_everywhere(
+            name, load_rules(name), seeds, partial(progress.on_part, "workloads")
+        )
+    show(
+        lambda: _document(hunted, mutant),
+        lambda console: _print_own(console, hunted, mutant),
+        as_json=as_json,
+    )
+    return ExitCode.HOLDS if hunted.killed else ExitCode.VIOLATED
+
+
+def _print_own(console: Console, hunted: Hunted, mutant: Mutant) -> None:
+    if hunted.killed:
+        oracles = ", ".join(hunted.killed_by)
+        console.print(
+            f"{mutant.name} is caught by {oracles} on {mutant.workload!r}, in run {hunted.runs}",
+            soft_wrap=True,
+        )
+        _print_kill(console, hunted, mutant)
+        return
+    decided = (
+        "not all of them as the sound protocol does" if hunted.activated else "as the sound protocol does"
+    )
+    console.print(f"{mutant.name} survived {hunted.runs} runs, and decided {decided}", soft_wrap=True)
 
 
 class UnknownMutantError(HeadraceError):
@@ -76,8 +110,7 @@ def _hunt(names: list[str], seeds: int, jobs: Jobs) -> tuple[list[Hunted], signa
 # Output
 
 
-def _document(hunted: Hunted) -> dict[str, Any]:
-    mutant = CATALOGUE[hunted.name]
+def _document(hunted: Hunted, mutant: Mutant) -> dict[str, Any]:
     faults = [] if hunted.plan is None else hunted.plan.describe()
     return {
         **fields_of(hunted, "name", "activated", "killed", "killed_by", "runs", "faults", "directed"),
@@ -128,16 +161,14 @@ def _print_matrix(console: Console, hunts: list[Hunted]) -> None:
                 f"{hunted.name} survived {hunted.runs} runs: {CATALOGUE[hunted.name].wrong}", soft_wrap=True
             )
     if len(hunts) == 1 and killed:
-        _print_kill(console, killed[0])
+        _print_kill(console, killed[0], CATALOGUE[killed[0].name])
 
 
-def _print_kill(console: Console, hunted: Hunted) -> None:
+def _print_kill(console: Console, hunted: Hunted, mutant: Mutant) -> None:
     """Print one mutant in full."""
     assert hunted.plan is not None
     console.print()
-    console.print(
-        f"{CATALOGUE[hunted.name].wrong} (MillWheel {CATALOGUE[hunted.name].section})", soft_wrap=True
-    )
+    console.print(mutant.wrong + (f" (MillWheel {mutant.section})" if mutant.section else ""), soft_wrap=True)
     console.print(f"{hunted.killed_by[0]}: {hunted.message}", soft_wrap=True)
     healed = f", healed at {format_time(hunted.plan.faults.heals_at_us)}" if hunted.faults else ""
     console.print(f"The smallest plan{healed}:", soft_wrap=True)

@@ -6,9 +6,9 @@ from typing import Any
 import typer
 
 from headrace import UserCodeError
-from headrace_cli.options.names import protocol_without
 from headrace_cli.options.showing import Showing
 from headrace_cli.reports.pictures import print_saved, print_story, save_pictures, story_document
+from headrace_cli.targets.protocols import protocol_asked
 from headrace_cli.terminal.consoles import output_console
 from headrace_cli.terminal.documents import fields_of, invariants_document, print_document, show
 from headrace_cli.terminal.exit import RESULT_WORDS, ExitCode, exit_code_of_run, print_stop
@@ -25,6 +25,7 @@ from headrace_cli.terminal.usage_errors import UnknownChoiceError
 from headrace_properties.explain.pictures.event_time_chart import ChartError, check_chart
 from headrace_scenarios.catalogue import SCENARIOS
 from headrace_scenarios.scenario import Scenario, ScenarioRun
+from headrace_sim import Protocol
 
 
 def print_catalogue(*, as_json: bool) -> None:
@@ -38,16 +39,19 @@ def print_catalogue(*, as_json: bool) -> None:
 
 
 def tell_scenario(
-    name: str, showing: Showing, without: str | None, chart: Path | None, *, as_json: bool
+    name: str, showing: Showing, asked: tuple[str | None, str | None], chart: Path | None, *, as_json: bool
 ) -> ExitCode:
-    """Run a scenario, print what happens, and return the exit code."""
+    """Run a scenario, print what happens, and return the exit code.
+
+    ``asked``: the protocol, and what it lacks, as in `protocol_asked`.
+    """
     scenario = _find(name)
-    protocol_without(without)
+    protocol = protocol_asked(*asked)
     files = showing.files()
     if chart is not None:
         _check_chart(scenario, chart)
         files.claim(chart, "--chart")
-    scenario_run = _tell(scenario, without or "")
+    scenario_run = _tell(scenario, protocol)
     code = exit_code_of_run(scenario_run.verdicts)
     subtitle = f"{scenario.source}; protocol: {scenario_run.protocol}"
     if as_json:
@@ -84,10 +88,10 @@ def _check_chart(scenario: Scenario, path: Path) -> None:
     check_chart(path)
 
 
-def _tell(scenario: Scenario, without: str) -> ScenarioRun:
+def _tell(scenario: Scenario, protocol: Protocol) -> ScenarioRun:
     """Run it. Without a part of the protocol, the scenario's own code may fail: that is the result."""
     try:
-        return scenario.run(without)
+        return scenario.run(protocol)
     except UserCodeError as error:
         print_stop(error)
         raise typer.Exit(ExitCode.VIOLATED) from error

@@ -16,7 +16,7 @@ from headrace.histories import header_of
 from headrace_cli.options.confinement import Confinement
 from headrace_cli.options.heeded import refuse_unheeded_options
 from headrace_cli.options.kept import memory, save_findings
-from headrace_cli.options.names import invariants_named, protocol_without
+from headrace_cli.options.names import invariants_named
 from headrace_cli.options.option_groups import OutputOptions, names_of
 from headrace_cli.options.pools import PoolOptions
 from headrace_cli.options.program_options import Engine, ProgramOptions
@@ -30,6 +30,7 @@ from headrace_cli.targets.loading import (
     is_spark_job,
     load_target,
 )
+from headrace_cli.targets.protocols import protocol_asked
 from headrace_cli.targets.spark_loading import program_trials, schemas_named, spark_trials
 from headrace_cli.terminal.documents import show, stdout_reserved
 from headrace_cli.terminal.exit import ExitCode
@@ -163,7 +164,7 @@ def _trials(
         return spark_trials(name, search, asked, limits, _laboratory(program, pools))
     if program.on is Engine.BOTH:
         raise OptionsError("on", "both", "given for a Spark job")
-    protocol = protocol_without(asked.without)
+    protocol = protocol_asked(asked.protocol, asked.without)
     target = load_target(name, asked.feed, asked.versions or (), asked.promise or (), limits, protocol)
     unknown = invariants_named(asked.allow_unknown, target.deployed, target.promises)
     target.check_input(search.seed)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from headrace_cli.options.option_groups import JsonOption, WithoutOption, with_options
+from headrace_cli.options.option_groups import JsonOption, ProtocolOption, WithoutOption, with_options
 from headrace_cli.options.showing import Showing
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Run scenarios from the papers.")
@@ -41,6 +41,7 @@ def run_scenario(
     ],
     showing: Showing,
     without: WithoutOption = None,
+    protocol: ProtocolOption = None,
     chart: Annotated[
         Path | None,
         typer.Option(
@@ -52,4 +53,4 @@ def run_scenario(
     """Run a scenario, and print its story, its timeline and the verdicts of the invariants."""
     from headrace_cli.actions.scenario_action import tell_scenario
 
-    raise typer.Exit(tell_scenario(name, showing, without, chart, as_json=as_json))
+    raise typer.Exit(tell_scenario(name, showing, (protocol, without), chart, as_json=as_json))

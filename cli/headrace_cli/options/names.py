@@ -11,33 +11,12 @@ from headrace_properties.checkers.invariant_catalogue import is_about_code
 from headrace_properties.promises import Promise
 from headrace_properties.proof.mutants import MUTANTS
 from headrace_properties.user_code.habits import Habit
-from headrace_sim import SOUND, Protocol
 
 ALL = "all"
 
 _PREFIX = "without "
 PARTS = tuple(name.removeprefix(_PREFIX) for name in MUTANTS if name.startswith(_PREFIX))
 """What ``--without`` can leave out: mutants by what they lack."""
-
-
-def protocol_without(name: str | None) -> Protocol:
-    """Return the sound protocol, or the one that lacks the named part.
-
-    Args:
-        name: what it lacks, such as ``sequencers``; ``None``: nothing.
-
-    Raises:
-        WrongOptionError: there is no protocol that lacks just this.
-    """
-    if name is None:
-        return SOUND
-    if name not in PARTS:
-        raise WrongOptionError(
-            "--without",
-            f"there is no part {name!r} to leave out",
-            f"{did_you_mean(name, PARTS)}It takes {' or '.join(PARTS)}",
-        )
-    return MUTANTS[_PREFIX + name]
 
 
 def invariants_named(

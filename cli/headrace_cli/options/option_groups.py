@@ -64,6 +64,13 @@ WithoutOption = Annotated[
         help=f"Leave this part out of the protocol, to see what it prevents: {', '.join(PARTS)}.",
     ),
 ]
+ProtocolOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Run this protocol instead: a broken one that [bold]headrace mutants --list[/] names, or MODULE:NAME of your own.",
+    ),
+]
 AllowEffectOption = Annotated[
     str,
     typer.Option(

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from headrace import OptionsError
-from headrace_cli.options.option_groups import DEFAULT_FEED, SPARK, FeedOption, PromiseOption, WithoutOption
+from headrace_cli.options.option_groups import (
+    DEFAULT_FEED,
+    SPARK,
+    FeedOption,
+    PromiseOption,
+    ProtocolOption,
+    WithoutOption,
+)
 
 if TYPE_CHECKING:
     from headrace_sim.spark.declares import Declares
@@ -51,6 +58,7 @@ class TargetOptions:
         ),
     ] = None
     without: WithoutOption = None
+    protocol: ProtocolOption = None
     schema: Annotated[
         list[str] | None,
         typer.Option(

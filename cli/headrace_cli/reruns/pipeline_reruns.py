@@ -13,6 +13,7 @@ from headrace_cli.reports.pictures import print_story, save_pictures, story_docu
 from headrace_cli.reruns.moments import Until, cut, measure, print_rates, print_until
 from headrace_cli.reruns.reruns import ReplayOptions, Rerun
 from headrace_cli.targets.loading import load_target
+from headrace_cli.targets.protocols import load_protocol
 from headrace_cli.terminal.documents import invariants_document
 from headrace_cli.terminal.files import SIMULATED, OutputFiles, write_history
 from headrace_cli.terminal.render import (
@@ -23,12 +24,12 @@ from headrace_cli.terminal.render import (
     print_text,
     print_violations,
 )
+from headrace_cli.terminal.usage_errors import WrongOptionError
 from headrace_properties.findings import Family
 from headrace_properties.pipeline_target import PipelineTarget
 from headrace_properties.pipeline_trials import shown_again
 from headrace_properties.printable import describe_input
 from headrace_properties.promises import PromiseError
-from headrace_properties.proof.mutants import protocol_named
 from headrace_properties.replays import ERROR, ReplayFile, kind_of
 from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.inevitability import FailureRates
@@ -61,9 +62,9 @@ def rerun_pipeline(
         TargetError: the pipeline, its input, or a promise that was broken is not there.
     """
     try:
-        protocol = protocol_named(source.protocol)
-    except KeyError as error:
-        raise HistoryFormatError("replay file", str(options.path), f"there is no protocol {error}") from error
+        protocol = load_protocol(source.protocol)
+    except WrongOptionError as error:
+        raise HistoryFormatError("replay file", str(options.path), error.problem) from error
     target = load_target(
         source.name, source.feed, source.versions, options.promises, options.limits, protocol
     )

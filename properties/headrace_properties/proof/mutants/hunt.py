@@ -8,15 +8,18 @@ Rules of this file:
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import msgspec
 
 from headrace import SECOND
-from headrace_properties.proof.mutants import CATALOGUE, Mutant, Probe
-from headrace_properties.proof.oracles import fired, plan_of, try_workload
+from headrace.rules import Rules
+from headrace_properties.checkers import all_checkers
+from headrace_properties.proof.calm import CALM
+from headrace_properties.proof.mutants import CATALOGUE, Mutant, Parts, Probe
+from headrace_properties.proof.oracles import ERROR, EXPECTED, REFERENCE, fired, plan_of, try_workload
 from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.judging import Failure, JudgedRun
@@ -102,6 +105,37 @@ def hunt_all(names: Sequence[str], seeds: int, jobs: Jobs) -> Iterator[Hunted]:
         jobs: how many processes; 1: this one. Or a pool.
     """
     yield from spread(partial(_hunt_named, seeds=range(seeds)), names, jobs)
+
+
+def hunt_everywhere(
+    name: str, rules: type[Rules], seeds: int, on_workload: Callable[[int, int], object]
+) -> tuple[Mutant, Hunted]:
+    """Hunt rules of somebody's own on one workload after the other until any oracle catches them.
+
+    Args:
+        name: what they are called.
+        rules: a class that overrides some.
+        seeds: how many runs each workload may take; the first ``seeds`` seeds.
+        on_workload: is told how many workloads are behind it, and of how many.
+
+    Returns:
+        The mutant that they are on the last workload, and what the hunt came to, with the runs of all.
+    """
+    wrong = " ".join((rules.__doc__ or "No docstring says what it gets wrong.").split())
+    mutant, sum_of_all = (
+        Mutant(name, (), "", wrong, Parts(rules)),
+        Hunted(name, (), activated=False, killed_by=(), runs=0),
+    )
+    for number, workload in enumerate(WORKLOADS.values()):
+        if sum_of_all.killed:
+            break
+        on_workload(number, len(WORKLOADS))
+        checked = (checker.name for checker in all_checkers(workload.deployed))
+        mutant = replace(mutant, breaks=(*checked, REFERENCE, EXPECTED, CALM, ERROR), workload=workload.name)
+        hunted = hunt(mutant, range(seeds))
+        activated, runs = sum_of_all.activated or hunted.activated, sum_of_all.runs + hunted.runs
+        sum_of_all = replace(hunted, activated=activated, runs=runs)
+    return mutant, sum_of_all
 
 
 def _hunt_named(name: str, seeds: Sequence[int]) -> Hunted:
