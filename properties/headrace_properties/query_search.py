@@ -204,7 +204,7 @@ class Again:
             self._sink = smaller.try_fault(trial.fault)
             if trial.promise:
                 self.finding = smaller.broken_again(trial)
-                self._rows = smaller.rows_beside(trial, self._sink.given)
+                self._rows = smaller.rows_beside(trial, self._sink.batches)
                 return
             seed, kept = trial.feed_seed, trial.kept
             shown = [(finding_of_sink(finding, seed, kept), finding.rows) for finding in self._sink.findings]

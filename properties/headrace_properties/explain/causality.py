@@ -76,17 +76,17 @@ def numbers_of(history: Sequence[h.Event], events: Iterable[h.Event]) -> list[in
     """Return the positions of these events, such as a verdict's witness, in their History; missing events are left out."""
     numbers = {id(event): number for number, event in enumerate(history)}
     equal = {event: number for number, event in reversed(list(enumerate(history)))}
-    found = [numbers.get(id(event), equal.get(event, -1)) for event in events]
-    return [number for number in found if number >= 0]
+    positions = [numbers.get(id(event), equal.get(event, -1)) for event in events]
+    return [number for number in positions if number >= 0]
 
 
 _Made = dict[str, list[int]]
 """The events that created the same thing, by process."""
 
 
-def _last(made: _Made, process: str, end: int) -> int | None:
+def _last(made_at: _Made, process: str, end: int) -> int | None:
     """Return the last of these events that happened at a process before event number ``end``."""
-    numbers = made.get(process, ())
+    numbers = made_at.get(process, ())
     count = bisect_left(numbers, end)
     return numbers[count - 1] if count else None
 
@@ -134,22 +134,22 @@ class _Tracer:
 
     def _link(self, effect: int, kind: LinkKind, label: str, *cause: Any) -> bool:
         """Link to the event that created the thing of this name; return whether there is one."""
-        found = self._origin(effect, self._made_at.get(cause, {}), message=kind is not LinkKind.LOCAL)
-        if found is None:
+        cause_number = self._origin(effect, self._made_at.get(cause, {}), message=kind is not LinkKind.LOCAL)
+        if cause_number is None:
             return False
-        if self._history[found].process == self._history[effect].process:
+        if self._history[cause_number].process == self._history[effect].process:
             kind = LinkKind.LOCAL
-        self.links.append(Link(found, effect, kind, label))
+        self.links.append(Link(cause_number, effect, kind, label))
         return True
 
-    def _origin(self, effect: int, made: _Made, *, message: bool) -> int | None:
+    def _origin(self, effect: int, made_at: _Made, *, message: bool) -> int | None:
         """Choose which of several events led to an effect. ``message``: whether the handled message may have carried it."""
         sender = self._sender(effect) if message else None
-        if sender is not None and (carried := _last(made, *sender)) is not None:
+        if sender is not None and (carried := _last(made_at, *sender)) is not None:
             return carried
-        others = [process for process in made if sender is None or process != sender[0]]
-        found = [_last(made, process, self._known(effect, process)) for process in others]
-        return max([number for number in found if number is not None], default=None)
+        others = [process for process in made_at if sender is None or process != sender[0]]
+        latest = [_last(made_at, process, self._known(effect, process)) for process in others]
+        return max([number for number in latest if number is not None], default=None)
 
     def _sender(self, effect: int) -> tuple[str, int] | None:
         """Return who sent what an effect handled, and until which event it may have put in; ``None``: unknown, or nobody."""
@@ -220,10 +220,10 @@ class _Tracer:
         for record_id in event.record_ids:
             self._link(number, LinkKind.LOCAL, "", "ran for", event.process, event.computation, record_id)
             self._note(number, "acked", record_id, event.computation)
-            for made in self._made.pop(
+            for production in self._made.pop(
                 (event.process, record_id), ()
             ):  # Strong productions are sent with the ACK.
-                self._sends(number, event.process, *made)
+                self._sends(number, event.process, *production)
         self._link(number, LinkKind.REPLY, "written", "applied for", event.computation, event.record_ids[0])
 
     def _on_acked(self, number: int, event: h.Acked) -> None:

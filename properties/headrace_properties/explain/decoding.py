@@ -43,14 +43,14 @@ class Codecs:
                 return replace(event, production=self._readable(event.production))
             case h.Applied():
                 delta, codec = event.delta, self._states.get(event.computation)
-                made = tuple(map(self._readable, delta.productions))
+                productions = tuple(map(self._readable, delta.productions))
                 state = delta.state
                 if state is not None:  # the initial state is stored as nothing
                     data = state or self._initial.get(event.computation, b"")
                     state = (
                         bytes(data) if _is_text(codec) else repr(self.state(event.computation, data)).encode()
                     )
-                return replace(event, delta=replace(delta, state=state, productions=made))
+                return replace(event, delta=replace(delta, state=state, productions=productions))
             case _:
                 return event
 

@@ -59,7 +59,7 @@ def unusual_options(options: ClusterOptions) -> list[str]:
     """Return the options that differ from their defaults, as ``name=value``."""
     usual = ClusterOptions()
     names = [name for name in options.__struct_fields__ if name != "engine"]
-    found = [
+    options_set = [
         f"{name}={short(getattr(options, name))}"
         for name in names
         if getattr(options, name) != getattr(usual, name)
@@ -67,8 +67,8 @@ def unusual_options(options: ClusterOptions) -> list[str]:
     for field in dataclasses.fields(options.engine):
         value = getattr(options.engine, field.name)
         if value != getattr(usual.engine, field.name):
-            found.append(f"{field.name}={short(value)}")
-    return found
+            options_set.append(f"{field.name}={short(value)}")
+    return options_set
 
 
 def short(value: object) -> str:
@@ -100,8 +100,8 @@ def describe_fields(value: msgspec.Struct, without: Collection[str] = ()) -> str
         value: the event, row, timer or record.
         without: fields to leave out.
     """
-    found = [(name, getattr(value, name)) for name in value.__struct_fields__ if name not in without]
-    return " ".join(f"{name}={_described(name, part)}" for name, part in found if part not in _EMPTY)
+    fields = [(name, getattr(value, name)) for name in value.__struct_fields__ if name not in without]
+    return " ".join(f"{name}={_described(name, part)}" for name, part in fields if part not in _EMPTY)
 
 
 _EMPTY = (None, (), "", b"", False)

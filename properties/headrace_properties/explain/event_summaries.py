@@ -28,11 +28,11 @@ def phrase(event: h.Event) -> str:
 
 def found_by(scan: h.ScanEnded) -> str:
     """Describe what a recovery scan returned."""
-    found = [f"timer {tag!r} of {key!r}" for key, tag in scan.timers]
-    found += [f"production {record_id}" for record_id, _ in scan.productions]
-    if len(found) > 3:
-        return f"{', '.join(found[:2])} and {len(found) - 2} more"
-    return ", ".join(found) or "no timer, no production"
+    parts = [f"timer {tag!r} of {key!r}" for key, tag in scan.timers]
+    parts += [f"production {record_id}" for record_id, _ in scan.productions]
+    if len(parts) > 3:
+        return f"{', '.join(parts[:2])} and {len(parts) - 2} more"
+    return ", ".join(parts) or "no timer, no production"
 
 
 def _applied(event: h.Applied) -> str:

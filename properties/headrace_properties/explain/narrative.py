@@ -49,7 +49,7 @@ class Narrative:
         sentences: the story, in order of time.
         rule: which rule was broken, how, and where the paper states it.
         consequences: what else was violated in the same run.
-        told: how many events the story covers.
+        covered: how many events the story covers.
         left_out: how many events it leaves out.
         shortened: sentences that were dropped, because there were too many.
         cut: whether earlier writes of the same rows are left out.
@@ -61,7 +61,7 @@ class Narrative:
     sentences: tuple[Sentence, ...]
     rule: str
     consequences: tuple[str, ...]
-    told: int
+    covered: int
     left_out: int
     shortened: int
     cut: bool = False
@@ -71,7 +71,7 @@ class Narrative:
     @property
     def paragraphs(self) -> tuple[str, ...]:
         """The whole story, one or two sentences per entry, ending with the rule; a broken promise comes first."""
-        total, why = self.told + self.left_out, "unrelated to this"
+        total, why = self.covered + self.left_out, "unrelated to this"
         if self.cut:
             why = "unrelated to this or long before it"
         omitted = f"Left out: {self.left_out:,} of {total:,} events, {why}."
@@ -124,8 +124,8 @@ class _Narrator:
         self._moves = moves_of(history)
         self._losses = losses_of(history)
         self._heard = {link.cause for link in self._links if link.kind in (LinkKind.ACK, LinkKind.WRITE)}
-        found = [key_of(history[number]) for number in self._witness]
-        self._keys = [key for key in dict.fromkeys(found) if key is not None]
+        keys = [key_of(history[number]) for number in self._witness]
+        self._keys = [key for key in dict.fromkeys(keys) if key is not None]
         self._applied: dict[tuple[int, int, str], int] = {}
         self._selection: set[int] = set()
         self._batches: dict[tuple[Version, str], list[int]] = {}
@@ -149,7 +149,7 @@ class _Narrator:
             sentences=tuple(kept),
             rule=self._rule(),
             consequences=(_consequences(others, broken),) if others else (),
-            told=len(numbers),
+            covered=len(numbers),
             left_out=len(self._history) - len(numbers),
             shortened=len(sentences) - len(kept),
             cut=not self._previous(numbers) <= numbers,
@@ -377,11 +377,11 @@ class _Narrator:
         if event is not steps[-1]:
             return ""  # told with the last one
         text = f"{self._steps.ran(at, steps, self._belief(number, event))}."
-        made = self._steps.produced([production for step in steps for production in step.productions])
+        productions = self._steps.produced([production for step in steps for production in step.productions])
         if number not in self._heard:
-            produces = f" It produces {made}." if made else ""
+            produces = f" It produces {productions}." if productions else ""
             return f"{text}{produces} Its write {event.version} is never applied."
-        return f"{text} It sends write {event.version}{f', which produces {made}' if made else ''}."
+        return f"{text} It sends write {event.version}{f', which produces {productions}' if productions else ''}."
 
     def _sharing(self, number: int) -> list[h.Executed]:
         """Return the story's record steps that share a step's write, in order; a timer's step is described by itself."""
@@ -518,5 +518,5 @@ def _keys(computation: str, interval: object) -> str:
 
 def _consequences(others: Sequence[str], broken: Mapping[str, Violated]) -> str:
     """Name what else the run violated, in one line; the verdicts have the details."""
-    told = listed([f"{name} ({rule(name).title})" if is_invariant(name) else name for name in others])
-    return f"The same run also breaks {told}." if broken else ""
+    names = listed([f"{name} ({rule(name).title})" if is_invariant(name) else name for name in others])
+    return f"The same run also breaks {names}." if broken else ""

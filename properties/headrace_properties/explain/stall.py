@@ -84,13 +84,13 @@ class _Inquiry:
     def result(self) -> Stall:
         about = (h.IntervalMinted, h.ScanBegun, h.ScanEnded, h.IntervalDropped)
         owned = [number for number in self._of_owners if isinstance(self._history[number], about)]
-        told, times = self._folded(sorted({*self._touched, *owned}))
+        numbers, times = self._folded(sorted({*self._touched, *owned}))
         step, rule = self._next()
         opening = f"Awaited since {seconds(self._awaited.since_us)}: {self._what()}."
-        touching = {self._history[number].process for number in told} - {STORE, ""}
+        touching = {self._history[number].process for number in numbers} - {STORE, ""}
         processes = frozenset(touching | {tenure.owner for tenure in self._tenures})
         return Stall(
-            opening, told, times, processes, f"What had to come next: {step}. It is {rule_words(rule)}"
+            opening, numbers, times, processes, f"What had to come next: {step}. It is {rule_words(rule)}"
         )
 
     def _folded(self, numbers: Sequence[int]) -> tuple[tuple[int, ...], dict[int, int]]:
@@ -99,8 +99,8 @@ class _Inquiry:
             event = self._history[number]
             like = event.process if isinstance(event, _REPEATED) else str(number)
             alike.setdefault((type(event), like), []).append(number)
-        told = sorted({number for group in alike.values() for number in (group[0], group[-1])})
-        return tuple(told), {group[-1]: len(group) for group in alike.values() if len(group) > 2}
+        ends = sorted({number for group in alike.values() for number in (group[0], group[-1])})
+        return tuple(ends), {group[-1]: len(group) for group in alike.values() if len(group) > 2}
 
     # What is awaited, and what touches it
 
@@ -193,9 +193,9 @@ class _Inquiry:
                 case h.RoleClaimed(role=role) if role.startswith("authority"):
                     last[type(event), role] = number
                 case h.Published(values=values):
-                    told = dict(values).get(name)
-                    if told is not None and told.low_watermark > low:
-                        low = told.low_watermark
+                    value = dict(values).get(name)
+                    if value is not None and value.low_watermark > low:
+                        low = value.low_watermark
                         last[type(event), ""] = number
                 case _:
                     pass
@@ -306,8 +306,8 @@ class _Inquiry:
             heard = f"hears that its input is complete up to {seconds(timer.due)}; it knows of {seconds(low)}"
             return f"{owner.owner} {heard}", "input_watermark"
         scan = None if owner.scan_ended is None else self._history[owner.scan_ended]
-        found = isinstance(scan, h.ScanEnded) and (self._awaited.key, tag) in scan.timers
-        if owner.scan_ended is not None and set_at < owner.scan_ended and not found:
+        is_scanned = isinstance(scan, h.ScanEnded) and (self._awaited.key, tag) in scan.timers
+        if owner.scan_ended is not None and set_at < owner.scan_ended and not is_scanned:
             return f"{owner.owner} finds the timer in its scan, and queues it", "recovered"
         passed = "the low watermark" if timer.clock is Clock.WATERMARK else "its clock"
         return f"{owner.owner} fires the timer, as {passed} has passed {seconds(timer.due)}", "may_fire"
@@ -425,8 +425,8 @@ class _Inquiry:
 def _touches_record(event: h.Event, record_id: str, consumer: str) -> bool:
     """Return whether an event concerns a consumer's copy of a record."""
     match event:
-        case h.Injected(productions=made) | h.Applied(delta=RowDelta(productions=made)) if any(
-            (production.record_id, production.consumer) == (record_id, consumer) for production in made
+        case h.Injected(productions=produced) | h.Applied(delta=RowDelta(productions=produced)) if any(
+            (production.record_id, production.consumer) == (record_id, consumer) for production in produced
         ):
             return True
         case h.Delivered() | h.DuplicateDropped():
@@ -439,7 +439,7 @@ def _touches_record(event: h.Event, record_id: str, consumer: str) -> bool:
             return name == consumer and record_id in ids
         case h.Acked() | h.Resent() | h.Checkpointed():
             return (event.record_id, event.consumer) == (record_id, consumer)
-        case h.Output(production=made):
-            return (made.record_id, consumer) == (record_id, "")
+        case h.Output(production=produced):
+            return (produced.record_id, consumer) == (record_id, "")
         case _:
             return False

@@ -48,12 +48,12 @@ class StepSentences:
 
     def produced(self, productions: Sequence[Production]) -> str:
         """Name the productions of a step, with their values; ``""``: none."""
-        found = list({production.record_id: production for production in productions}.values())
+        distinct = list({production.record_id: production for production in productions}.values())
         named = [
             f"{production.record_id} on {production.stream!r} ({self._value(production)})"
-            for production in found[:_MANY_PRODUCTIONS]
+            for production in distinct[:_MANY_PRODUCTIONS]
         ]
-        more = len(found) - len(named)
+        more = len(distinct) - len(named)
         return listed([*named, f"{more} more"] if more else named)
 
     def ran(self, at: str, events: Sequence[h.Executed], belief: str = "") -> str:
@@ -94,8 +94,8 @@ class StepSentences:
         if not (parts or fired or saved or delta.state is not None):
             parts = ["changes nothing but the ids that it has seen"]
         if run:
-            made = self.produced([production for event_ in run for production in event_.productions])
-            parts += [f"produces {made}"] if made else []
+            productions = self.produced([production for event_ in run for production in event_.productions])
+            parts += [f"produces {productions}"] if productions else []
         if delta.state is not None:
             parts.insert(0, self._of_state(number, event.computation))
         return listed(parts) or "changes nothing else"
@@ -113,12 +113,12 @@ class StepSentences:
         """Return the write before a write of the same row."""
         return self._writes[number].previous
 
-    def place(self, number: int, told: Collection[int]) -> str:
+    def place(self, number: int, described: Collection[int]) -> str:
         """Say which of its row's writes a write is, unless the one before it is described, too, or there is none."""
         write = self._writes[number]
         return (
             ""
-            if write.previous is None or write.previous in told
+            if write.previous is None or write.previous in described
             else f", number {write.earlier + 1} of its row,"
         )
 

@@ -113,12 +113,12 @@ def row_writes(history: Iterable[h.Event]) -> dict[int, RowWrite]:
     return writes
 
 
-def _is_dull(event: h.Event, write: RowWrite, made: Collection[tuple[int, int, str]]) -> bool:
+def _is_dull(event: h.Event, write: RowWrite, producing: Collection[tuple[int, int, str]]) -> bool:
     """Return whether a write only notes what it has seen. ``made``: the writes whose steps produced something."""
     assert isinstance(event, h.Applied)
     delta = event.delta
     timers = delta.set_timers or delta.cancelled or delta.fired
-    produced = delta.productions or (event.sequencer, delta.number, delta.key) in made
+    produced = delta.productions or (event.sequencer, delta.number, delta.key) in producing
     return write.before == write.after and not timers and not produced and delta.hold is None
 
 
@@ -155,10 +155,10 @@ def _past(history: Sequence[h.Event], shown: set[int], links: Sequence[Link]) ->
         link.effect for link in links if link.cause in steps and isinstance(history[link.effect], h.AckSent)
     }
     keys = {key_of(history[number]) for number in shown} - {None}
-    made = [link.cause for link in links if link.effect in shown and link.kind is LinkKind.WRITE]
+    causes = [link.cause for link in links if link.effect in shown and link.kind is LinkKind.WRITE]
     past |= {
         number
-        for number in range(min([*shown, *made], default=0), last)
+        for number in range(min([*shown, *causes], default=0), last)
         if isinstance(history[number], h.Applied) and key_of(history[number]) in keys
     }
     owners = set[str]()
@@ -177,7 +177,7 @@ def _past(history: Sequence[h.Event], shown: set[int], links: Sequence[Link]) ->
 def _states_before(history: Sequence[h.Event], past: set[int], links: Sequence[Link]) -> set[int]:
     """Return the latest writes that made the states of the rows of a story, and what led to them."""
     writes = row_writes(history)
-    made = {
+    producing = {
         (event.version.sequencer, event.version.number, event.key)
         for event in history if isinstance(event, h.Executed) and event.productions
     }  # fmt: skip
@@ -185,14 +185,14 @@ def _states_before(history: Sequence[h.Event], past: set[int], links: Sequence[L
     def previous(number: int) -> int | None:
         """Return the last write of the row that did more than to note what it has seen."""
         before = writes[number].previous
-        while before is not None and _is_dull(history[before], writes[before], made):
+        while before is not None and _is_dull(history[before], writes[before], producing):
             before = writes[before].previous
         return before
 
-    found: set[int] = set()
+    origins: set[int] = set()
     waiting = {number for number in past if number in writes}
     for _ in range(_MOST_STATES):
-        known = past | found
+        known = past | origins
         latest = max(
             (prior for prior in map(previous, waiting) if prior is not None and prior not in known),
             default=None,
@@ -200,15 +200,15 @@ def _states_before(history: Sequence[h.Event], past: set[int], links: Sequence[L
         if latest is None:
             break
         led = causal_past(links, [latest])
-        found |= led
+        origins |= led
         waiting |= {number for number in led if number in writes}
-    return found
+    return origins
 
 
 def _steps(history: Sequence[h.Event], last: int, links: Sequence[Link]) -> set[int]:
     """Return every record that came in until an event, every step, and what disturbed them."""
-    found = {number for number in range(last + 1) if isinstance(history[number], _OF_AN_INPUT)}
-    found |= _repeats(history, found, links)
-    found |= moves_of(history)
-    found |= {number for outage in outages_of(history) for number in (outage.begin, outage.end) if number}
-    return {number for number in found if number <= last}
+    numbers = {number for number in range(last + 1) if isinstance(history[number], _OF_AN_INPUT)}
+    numbers |= _repeats(history, numbers, links)
+    numbers |= moves_of(history)
+    numbers |= {number for outage in outages_of(history) for number in (outage.begin, outage.end) if number}
+    return {number for number in numbers if number <= last}

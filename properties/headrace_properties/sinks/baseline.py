@@ -290,10 +290,10 @@ class Baseline:
 
 def grows_whole(batches: Batches) -> bool:
     """Return whether each batch may be the whole result so far, as in output mode Complete: each has the keys of the last."""
-    given = [batch for batch in batches if batch]
-    for place in range(len(given[0][0])) if given else ():
-        keys = [{repr(row[place]) for row in batch} for batch in given]
-        are_keys = [len(values) for values in keys] == [len(batch) for batch in given]
+    full = [batch for batch in batches if batch]
+    for place in range(len(full[0][0])) if full else ():
+        keys = [{repr(row[place]) for row in batch} for batch in full]
+        are_keys = [len(values) for values in keys] == [len(batch) for batch in full]
         if are_keys and all(one <= other for one, other in pairwise(keys)):
             return True
     return False
@@ -301,10 +301,10 @@ def grows_whole(batches: Batches) -> bool:
 
 def by_pattern(contents: Contents) -> Contents:
     """Return the contents by the pattern of their names: batches have other numbers if they are cut in another way."""
-    found: Contents = {}
+    merged: Contents = {}
     for name, items in contents.items():
-        found.setdefault(pattern_of(name), Counter()).update(items)
-    return found
+        merged.setdefault(pattern_of(name), Counter()).update(items)
+    return merged
 
 
 def pattern_of(name: str) -> str:
@@ -323,13 +323,15 @@ def _added(one: Contents, other: Contents) -> frozenset[str]:
 def _shown_columns(rows: Sequence[Row], items: Counter[Item]) -> frozenset[int]:
     """Return the places of the columns whose values are in at least half of the items; none if most columns are not."""
     width = len(rows[0]) if rows else 0
-    told = list(items)
-    found = frozenset(
+    distinct = list(items)
+    places = frozenset(
         place
         for place in range(width)
-        if 2 * sum(any(place in _matched(row, item) for row in rows) for item in told) >= len(told) > 0
+        if 2 * sum(any(place in _matched(row, item) for row in rows) for item in distinct)
+        >= len(distinct)
+        > 0
     )
-    return found if 2 * len(found) >= width else frozenset()
+    return places if 2 * len(places) >= width else frozenset()
 
 
 def _is_in(row: Row, items: Counter[Item], columns: frozenset[int]) -> bool:
@@ -342,13 +344,13 @@ def _matched(row: Row, item: Item) -> frozenset[int]:
         text, written = item.casefold(), enumerate(map(_forms, row))
         return frozenset(place for place, known in written if any(form in text for form in known))
     left = [{text.casefold(), text.casefold().strip("'\"")} for _, text in item]
-    found = set[int]()
+    places = set[int]()
     for place, value in enumerate(row):
         forms = _forms(value)
         if (taken := next((texts for texts in left if texts & forms), None)) is not None:
             left.remove(taken)  # a value of the item stands for one of the row's
-            found.add(place)
-    return frozenset(found)
+            places.add(place)
+    return frozenset(places)
 
 
 def _forms(value: Any) -> set[str]:

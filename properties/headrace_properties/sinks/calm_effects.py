@@ -105,12 +105,12 @@ def left_open(entries: list[Entry]) -> list[Effect]:
 def failing(error: SinkFailsError) -> SinkFinding:
     """Return the finding that a sink can never write a batch; raise the error again if it is another."""
     if MULTIPLE_MATCHES in error.message:
-        told = f"A batch has several rows of one key, and the merge fails, as it will each time: {error.message}."
+        story = f"A batch has several rows of one key, and the merge fails, as it will each time: {error.message}."
         remedy = ONE_ROW_OF_EACH_KEY
     elif error.batch > 0 and "_ALREADY_EXISTS]" in error.message:
-        told = f"Batch {error.batch} finds what the batch before wrote, and fails, as each later one will: {error.message}."
+        story = f"Batch {error.batch} finds what the batch before wrote, and fails, as each later one will: {error.message}."
         remedy = "The save mode is errorifexists, the default: say what is meant, append, or overwrite of the batch's own part."
     else:
         raise error
     fault = SinkFault(SinkFaultKind.NONE, error.batch, 0)
-    return SinkFinding(Wrong.STUCK, error.error, (), error.place, error.error, told, remedy, fault)
+    return SinkFinding(Wrong.STUCK, error.error, (), error.place, error.error, story, remedy, fault)

@@ -71,7 +71,7 @@ def told_losses(
     """
     if rows_of is RowsOf.UPDATED:
         asked = () if "batching" in allow else baseline.beside(revised)
-        return Losses(questions=tuple(_beside(baseline, found, by_batch, names) for found in asked))
+        return Losses(questions=tuple(_beside(baseline, pair, by_batch, names) for pair in asked))
     replaced = list[str]()
     findings, questions, notes = list[SinkFinding](), list[SinkQuestion](), list[str]()
     for lost in baseline.lost():
@@ -99,8 +99,8 @@ def told_losses(
                 what = "written, and replaced in whatever batch and order the others come: an older version?"
             notes.append(f"{rows} {what}")
         else:
-            found = _finding(lost, rows, baseline.batches, by_batch, names, caught)
-            findings.append(replace(found, rows=_shown_by(baseline, lost)))
+            loss = _finding(lost, rows, baseline.batches, by_batch, names, caught)
+            findings.append(replace(loss, rows=_shown_by(baseline, lost)))
     if swallowed and not any(finding.wrong is Wrong.SWALLOWED for finding in findings):
         errors = dict.fromkeys(str(entry) for entry in swallowed)
         notes += [f"an error was caught in the sink, undisturbed: {error}" for error in list(errors)[:2]]
@@ -147,12 +147,12 @@ _EVALUATED_ONCE = (
 
 def _beside(
     baseline: Baseline,
-    found: tuple[str, int, int],
+    pair: tuple[str, int, int],
     by_batch: Sequence[Sequence[Effect]],
     names: frozenset[str],
 ) -> SinkQuestion:
     """Ask whether a destination is meant to keep all results of a key."""
-    where, *numbers = found
+    where, *numbers = pair
     rows = [row for batch in baseline.batches for row in batch]
     old, new = (tuple(rows[number]) for number in numbers)
     message = f"{where} has {old} beside the newer result {new}: the query revises its results, and each of them is added"

@@ -60,7 +60,7 @@ class AfterRestart:
     def __str__(self) -> str:
         """Say how the checkpoint is replaced, from where the query goes on, and what is different."""
         is_new = self.restart.fault.kind is SinkFaultKind.NEW_CHECKPOINT
-        return f"{_BEGINS}: " * is_new + f"{self.restart.told}, {self.what}"
+        return f"{_BEGINS}: " * is_new + f"{self.restart.how}, {self.what}"
 
 
 def restored_told(after: AfterRestart) -> str:
@@ -89,8 +89,8 @@ def differences(
 
     """
     for name in sorted(compared):
-        calm, found = (_told(contents.get(name, Counter())) for contents in (usual, left))
-        surplus, missing = found - calm, calm - found
+        calm, items = (_told(contents.get(name, Counter())) for contents in (usual, left))
+        surplus, missing = items - calm, calm - items
         what = f"{name} has {shown_items(surplus)} once too often"
         if missing:
             instead = f"has {shown_items(surplus)} instead of" if surplus else "lacks"
@@ -112,10 +112,10 @@ _BEGINS = "if its checkpoint is deleted, batch ids begin at 0 again"
 _DECLARE = "Declare new_checkpoint=True to have that judged, or False if it is never done"
 
 
-def noted(found: Sequence[AfterRestart], place: str) -> str:
+def noted(differing: Sequence[AfterRestart], place: str) -> str:
     """Return the note on what restarts do: the first one, and which others differ. ``place``: of the effect to blame."""
     others = dict.fromkeys(
-        after.restart.told for after in found if after.restart.told != found[0].restart.told
+        after.restart.how for after in differing if after.restart.how != differing[0].restart.how
     )
     too = f"; rows also differ {' and '.join(others)}" if others else ""
-    return f"{found[0]} ({place}){too}. {REMEDY} {_DECLARE}"
+    return f"{differing[0]} ({place}){too}. {REMEDY} {_DECLARE}"

@@ -140,8 +140,8 @@ class SinkCheck:
         try:
             return self._searched(progress, overtaken=overtaken)
         except _StoppedError:
-            told = "the search was stopped before its first trial"
-            return SinkReport(tuple(self.findings.values()), (told,), 0, (), stopped=True)
+            why = "the search was stopped before its first trial"
+            return SinkReport(tuple(self.findings.values()), (why,), 0, (), stopped=True)
 
     def _searched(self, progress: Progress | None, *, overtaken: bool) -> SinkReport:
         try:
@@ -190,10 +190,10 @@ class SinkCheck:
             unknown += [f"a new checkpoint was not tried: {why}"] if why and self.new_checkpoint else []
             self.notes = (*self.notes, *self._restored(usual)) if self.new_checkpoint else self.notes
         counts = tuple(len(batch) for batch in by_batch[begins:])
-        found = self._found()
+        findings = self._found()
         outcomes = (PointOutcome(fault, frozenset(self.shown.get(fault, ()))) for fault in faults[:judged])
         return SinkReport(
-            found, tuple(unknown), judged, counts, judged < len(faults), self.notes, self._asked(found), usual.contents,
+            findings, tuple(unknown), judged, counts, judged < len(faults), self.notes, self._asked(findings), usual.contents,
             tuple(outcomes),
         )  # fmt: skip
 
@@ -221,10 +221,10 @@ class SinkCheck:
                     duplicates=[*RowDelivery][fault.effect] in REPEATS,
                     asks=fault.effect == 1,
                 )
-            found = self._found()
-            beside = found if fault.kind is SinkFaultKind.NONE else ()
+            findings = self._found()
+            beside = findings if fault.kind is SinkFaultKind.NONE else ()
             return OneTrial(
-                found, calm, (), calm=usual.contents, questions=self._asked(beside), given=self.sink.batches,
+                findings, calm, (), calm=usual.contents, questions=self._asked(beside), batches=self.sink.batches,
                 compared=None if rows is None else (self._left(usual, self.sink.batches), self._left(usual, rows.batches)),
             )  # fmt: skip
         if fault.kind in REPLACED_CHECKPOINTS:
@@ -233,10 +233,10 @@ class SinkCheck:
             if life is None or not self.findings:
                 return OneTrial(self._found(), calm, (), calm=usual.contents)
             trial = restarted(replace(self.sink, in_order=True), life)
-            told = f"the query starts again {life.told}, and what is written stays"
+            what = f"the query starts again {life.how}, and what is written stays"
             left = usual.read(trial.contents, trial.effects)
             effects = tuple(trial.effects)
-            return OneTrial(self._found(), calm, effects, fault, told, usual.contents, None, left)
+            return OneTrial(self._found(), calm, effects, fault, what, usual.contents, None, left)
         is_call = fault.kind is SinkFaultKind.STATE and fault.effect < sum(
             isinstance(entry, StateCall) and entry.batch == fault.batch for entry in noted
         )
@@ -254,10 +254,10 @@ class SinkCheck:
         of_batches = tuple(effect for effect in trial.effects if effect.batch >= 0)
         struck = usual.read(trial.struck.contents, trial.struck.effects) if trial.struck else None
         self._judge(trial, fault, usual, by_batch)
-        found = self._found()
+        findings = self._found()
         return OneTrial(
-            found, calm, of_batches, fault, TrialStory(fault, trial.entries, by_batch).struck(), usual.contents,
-            struck, usual.read(trial.contents, trial.effects), self._asked(found),
+            findings, calm, of_batches, fault, TrialStory(fault, trial.entries, by_batch).struck(), usual.contents,
+            struck, usual.read(trial.contents, trial.effects), self._asked(findings),
         )  # fmt: skip
 
     def _left(self, usual: ExpectedContents, batches: Batches) -> LeftOf:
@@ -270,21 +270,21 @@ class SinkCheck:
             return LeftOf(batches, failure=str(error))
         return LeftOf(batches, tuple(trial.effects), usual.read(trial.contents, trial.effects))
 
-    def _asked(self, found: Iterable[SinkFinding]) -> tuple[SinkQuestion, ...]:
+    def _asked(self, findings: Iterable[SinkFinding]) -> tuple[SinkQuestion, ...]:
         """Return what is asked of destinations of which nothing else is found."""
-        wrong = {finding.destination for finding in found}
+        wrong = {finding.destination for finding in findings}
         return tuple(question for name, question in self.asked.items() if name not in wrong)
 
     def _found(self) -> tuple[SinkFinding, ...]:
         """Return what was found; a merge that fails for ever says more than the rows that it inserts side by side."""
-        told = [
+        findings = [
             finding
             for finding in self.findings.values()
             if finding.remedy != ONE_ROW_OF_EACH_KEY
             or finding.wrong is Wrong.STUCK
             or (Wrong.STUCK, finding.place) not in self.findings
         ]
-        return distinct([self._caused(finding) for finding in told])
+        return distinct([self._caused(finding) for finding in findings])
 
     def _caused(self, finding: SinkFinding) -> SinkFinding:
         """Blame an error that the sink caught in the trial, and not in the undisturbed run, for what is missing."""
@@ -458,9 +458,9 @@ class SinkCheck:
                 in_burst = replace(fault, of_burst=False)
                 again.findings = {}
                 again._judge(tried(large, in_burst), in_burst, usual, of_burst)
-                for found in again._found():
-                    story = f"Of one batch of {BURST_ROWS:,} rows, which it splits: {found.story}"
-                    self._add(replace(found, fault=fault, story=story))
+                for finding in again._found():
+                    story = f"Of one batch of {BURST_ROWS:,} rows, which it splits: {finding.story}"
+                    self._add(replace(finding, fault=fault, story=story))
         except (
             SinkFailsError,
             UnfollowableSinkError,
@@ -498,7 +498,7 @@ class SinkCheck:
             other = self._with_other_ids()
             if other is None:
                 return "the sink fails if its batches have other ids"
-            found = [
+            differing = [
                 after for life in lives if only in {None, life.fault} for after in self._after(life, other)
             ]
         except _StoppedError:
@@ -506,19 +506,19 @@ class SinkCheck:
         except UnfollowableSinkError as error:
             return str(error)
         wrong = {finding.destination for finding in self.findings.values()}
-        found = [after for after in found if after.destination not in wrong]
+        differing = [after for after in differing if after.destination not in wrong]
         # What lacks rows says more than what adds them up.
-        found.sort(key=lambda after: " instead of " in after.what)
-        blamed = [last_effect(after.destination, by_batch, usual.names) for after in found]
-        if found and not is_judged:
-            told = noted(found, shown_place(blamed[0].place))
-            self.notes = (*self.notes, told, *self._restored(usual))
+        differing.sort(key=lambda after: " instead of " in after.what)
+        blamed = [last_effect(after.destination, by_batch, usual.names) for after in differing]
+        if differing and not is_judged:
+            text = noted(differing, shown_place(blamed[0].place))
+            self.notes = (*self.notes, text, *self._restored(usual))
             return ""
-        for after, effect in zip(found, blamed, strict=True):
-            told = str(after)[0].upper() + f"{str(after)[1:]}."
+        for after, effect in zip(differing, blamed, strict=True):
+            text = str(after)[0].upper() + f"{str(after)[1:]}."
             self._add(
                 SinkFinding(
-                    Wrong.RESTARTED, after.destination, (), effect.place, effect.action, told, REMEDY, after.restart.fault
+                    Wrong.RESTARTED, after.destination, (), effect.place, effect.action, text, REMEDY, after.restart.fault
                 )
             )  # fmt: skip
         return ""
@@ -559,7 +559,9 @@ class SinkCheck:
 
         What that shows counts. Return what it does not show, which is not judged then.
         """
-        deadly = dict.fromkeys(found.fault for found in self.findings.values() if found.fault.kind in DEADLY)
+        deadly = dict.fromkeys(
+            finding.fault for finding in self.findings.values() if finding.fault.kind in DEADLY
+        )
         calm = [fault for fault in faults if fault.kind in _PLAIN_DEATHS and fault not in self.shown]
         sample = [*deadly, *dict.fromkeys([*calm[len(calm) // 2 :][:1], *calm[-1:]])]
         unlike, done = list[str](), 0
@@ -575,12 +577,14 @@ class SinkCheck:
             for wrong, where in sorted(known ^ shown, key=str):
                 only = "only" if (wrong, where) in shown else "not"
                 unlike.append(f"{struck}: {wrong.value} in {where} shows {only} if Java dies, too")
-            kept = [found for found in self.findings.items() if _of(found[1]) not in known - shown]
-            new = [found for found in again.findings.items() if _of(found[1]) not in known]
+            kept = [finding for finding in self.findings.items() if _of(finding[1]) not in known - shown]
+            new = [finding for finding in again.findings.items() if _of(finding[1]) not in known]
             self.findings = dict(new) | dict(kept)
         if done:
-            told = f"{done} crashes, {min(done, len(deadly))} of them with a finding, were repeated with kill -9 of the driver"
-            self.notes = (*self.notes, f"{told} and its Java: {'another' if unlike else 'the same'} outcome")
+            sample_of = f"{done} crashes, {min(done, len(deadly))} of them with a finding"
+            outcome = "another" if unlike else "the same"
+            note = f"{sample_of}, were repeated with kill -9 of the driver and its Java: {outcome} outcome"
+            self.notes = (*self.notes, note)
         return unlike
 
     def _trial_on(self, host: AttemptHost, fault: SinkFault) -> Trial:
@@ -602,23 +606,23 @@ class SinkCheck:
             return
         self._watch(trial.struck)
         self._watch(trial.at_end(len(self.sink.batches)))
-        found = usual.read(trial.contents, trial.effects)
-        for destination in sorted({*found, *usual.contents}):
+        left = usual.read(trial.contents, trial.effects)
+        for destination in sorted({*left, *usual.contents}):
             if self.sink.by_clock or destination in usual.unsteady or destination in self.ignore:
                 if self.sink.begins is not None and destination not in self.doubled:
-                    self.doubled |= story.doubled(destination, found, usual)
+                    self.doubled |= story.doubled(destination, left, usual)
                 continue
             if fault.kind is SinkFaultKind.FAIL and destination not in usual.contents:
                 continue  # where the function notes errors
-            surplus = found.get(destination, Counter()) - usual.contents.get(destination, Counter())
-            missing = usual.contents.get(destination, Counter()) - found.get(destination, Counter())
+            surplus = left.get(destination, Counter()) - usual.contents.get(destination, Counter())
+            missing = usual.contents.get(destination, Counter()) - left.get(destination, Counter())
             only_order = fault.kind is SinkFaultKind.REORDER and _letters(surplus) == _letters(missing)
             if (surplus or missing) and not only_order and destination not in self._drawn(usual):
                 self._add(story.different(destination, surplus, missing, usual))
         drawn = ids(trial.contents, usual.names)
         for one, other in usual.joins:
             lost = drawn.get(one, set()) - drawn.get(other, set())
-            same = all(found.get(name) == usual.contents.get(name) for name, _ in (one, other))
+            same = all(left.get(name) == usual.contents.get(name) for name, _ in (one, other))
             if lost and same and not {one[0], other[0]}.intersection(self.ignore):
                 self._add(story.apart(one, other, min(lost), usual.names))
 
@@ -632,9 +636,9 @@ class SinkCheck:
             for chance in _MORE_CHANCES[: self.sink.host.most_runs // 2]:
                 with contextlib.suppress(SinkFailsError):
                     trial = undisturbed(self.sink, chance)
-                    found = usual.read(trial.contents, trial.effects)
-                    names = {*found, *usual.contents} - {*usual.unsteady, *self.ignore}
-                    self.drawn |= {name for name in names if found.get(name) != usual.contents.get(name)}
+                    left = usual.read(trial.contents, trial.effects)
+                    names = {*left, *usual.contents} - {*usual.unsteady, *self.ignore}
+                    self.drawn |= {name for name in names if left.get(name) != usual.contents.get(name)}
         return self.drawn
 
     def _add(self, finding: SinkFinding) -> None:

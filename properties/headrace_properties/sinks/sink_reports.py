@@ -70,12 +70,12 @@ class OneTrial:
     undisturbed: tuple[Effect, ...]  # its effects without the fault
     effects: tuple[Effect, ...]  # its effects with the fault, by all processes
     fault: SinkFault | None = None  # the fault, if it could strike
-    told: str = ""  # what happened then, in a sentence
+    what: str = ""  # what happened then, in a sentence
     calm: Contents = field(default_factory=dict)  # what is left without the fault, by destination
     # what was there when the fault had struck, before another process took over; None: none did
     struck: Contents | None = None
     left: Contents = field(default_factory=dict)  # what is left in the end
     questions: tuple[SinkQuestion, ...] = ()  # what only the author can say
-    given: Batches = ()  # the rows
+    batches: Batches = ()  # the rows
     # what is left of the rows as they are, and of others with which they are to be compared
     compared: tuple[LeftOf, LeftOf] | None = None

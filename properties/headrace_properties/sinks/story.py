@@ -43,7 +43,7 @@ _UNDISTURBED = SinkFault(SinkFaultKind.NONE, 0, 0)
 class OtherRows:
     """Rows that come otherwise than they are given, without any fault: the undisturbed run does not show what is wrong."""
 
-    told: str  # how they come, behind "with"
+    how: str  # how they come, behind "with"
     batches: Batches
 
 
@@ -99,21 +99,23 @@ class SinkFinding:
 
 def uncommitted(effect: Effect, last: int) -> SinkFinding:
     """A transaction is open at the end of the undisturbed run. ``last``: the number of effects in the effect's batch."""
-    told = f"{_named(effect)} is part of a transaction that the sink leaves open: when its process ends, this is lost."
+    story = f"{_named(effect)} is part of a transaction that the sink leaves open: when its process ends, this is lost."
     remedy = "Commit before the function returns, or let a with statement do it: with connection: ..."
     fault = SinkFault(SinkFaultKind.RESTART, effect.batch, last)
-    return SinkFinding(Wrong.UNCOMMITTED, effect.target, (), effect.place, effect.action, told, remedy, fault)
+    return SinkFinding(
+        Wrong.UNCOMMITTED, effect.target, (), effect.place, effect.action, story, remedy, fault
+    )
 
 
 def merged_twice(effect: Effect, twins: Iterable[object], rows: OtherRows) -> SinkFinding:
     """A merge inserts two rows of one key, which it finds in one batch."""
     one, other = twins
-    told = (
+    story = (
         f"In a batch with all rows, as after an outage, the merge inserts {one} and {other} into {effect.target}, though one"
         " matches the other: it compares rows with the table, not with each other. From then on such a batch makes it fail."
     )
     return SinkFinding(
-        Wrong.TWICE, effect.target, (), effect.place, effect.action, told, ONE_ROW_OF_EACH_KEY, _UNDISTURBED, rows=rows
+        Wrong.TWICE, effect.target, (), effect.place, effect.action, story, ONE_ROW_OF_EACH_KEY, _UNDISTURBED, rows=rows
     )  # fmt: skip
 
 
@@ -138,11 +140,11 @@ class TrialStory:
     def stuck(self, failure: Failed) -> SinkFinding:
         """The process that took over fails, as will the next."""
         error = f"{failure.error}: {failure.message}"
-        told = f"{self.struck()}; called again, the sink raises {error}, as it will each time."
+        story = f"{self.struck()}; called again, the sink raises {error}, as it will each time."
         remedy = "Let the function accept what an earlier call left behind."
         if MULTIPLE_MATCHES in error:
             remedy = ONE_ROW_OF_EACH_KEY
-        return self._finding(Wrong.STUCK, error, (), failure.place, failure.error, told, remedy)
+        return self._finding(Wrong.STUCK, error, (), failure.place, failure.error, story, remedy)
 
     def different(
         self, destination: str, surplus: Counter[Item], missing: Counter[Item], usual: ExpectedContents
@@ -150,22 +152,22 @@ class TrialStory:
         """Rows are duplicated, missing, or different."""
         instead = f"{destination} has {shown_items(surplus)} instead of {shown_items(missing)}"
         if self.fault.kind is SinkFaultKind.STATE and missing:
-            told = f"{self.struck()}; then {instead}."
+            story = f"{self.struck()}; then {instead}."
             return self._blamed(
-                Wrong.MEMORY, destination, surplus, self._again(destination, usual.names), told, _IN_STATE
+                Wrong.MEMORY, destination, surplus, self._again(destination, usual.names), story, _IN_STATE
             )
         if self.fault.kind is SinkFaultKind.RESTART:
-            told = f"after a restart of the driver behind batch {self.fault.batch}, {instead}."
+            story = f"after a restart of the driver behind batch {self.fault.batch}, {instead}."
             remedy = "Keep nothing between batches in globals, attributes or caches: a restart empties them. Store it."
             wrong = Wrong.MEMORY
             if missing and not surplus and self._is_late(destination):
                 remedy = "Let the function wait until all is written before it returns: flush() the producer, join() the threads."
                 wrong = Wrong.UNSENT
             return self._blamed(
-                wrong, destination, surplus, self._again(destination, usual.names), told, remedy
+                wrong, destination, surplus, self._again(destination, usual.names), story, remedy
             )
         if missing and not surplus:
-            told = f"{self.struck()}; then {destination} lacks {shown_items(missing)}."
+            story = f"{self.struck()}; then {destination} lacks {shown_items(missing)}."
             remedy = "Mark the batch as done together with its last row, in one transaction or by one rename, not before."
             if self.fault.kind is SinkFaultKind.REFUSE:
                 remedy = "Let the error be raised: Spark then runs the batch again."
@@ -173,7 +175,7 @@ class TrialStory:
                 remedy = "Let the error be raised, and commit nothing after it, in except or finally: Spark runs the batch again."
             if self.fault.kind is SinkFaultKind.REORDER and self._nearest().partition is not None:
                 remedy = _OTHER_PARTITIONS
-            return self._blamed(Wrong.MISSING, destination, missing, self._last_durable(), told, remedy)
+            return self._blamed(Wrong.MISSING, destination, missing, self._last_durable(), story, remedy)
         blamed = self._again(destination, usual.names)
         if missing and self.fault.kind is SinkFaultKind.REORDER:
             remedy = "Do not depend on the order of rows in a batch, which differs when it is run again: sort them first."
@@ -184,27 +186,27 @@ class TrialStory:
             return self._blamed(
                 Wrong.DIFFERS, destination, surplus, blamed, f"{self.struck()}; then {instead}.", _remedy(blamed),
             )  # fmt: skip
-        told = f"{self.struck()}; then {destination} has {shown_items(surplus)} once too often."
+        story = f"{self.struck()}; then {destination} has {shown_items(surplus)} once too often."
         remedy = _OTHER_PARTITIONS if self.fault.kind is SinkFaultKind.REORDER else _remedy(blamed)
-        return self._blamed(Wrong.TWICE, destination, surplus, blamed, told, remedy)
+        return self._blamed(Wrong.TWICE, destination, surplus, blamed, story, remedy)
 
-    def doubled(self, destination: str, found: Contents, usual: ExpectedContents) -> dict[str, str]:
+    def doubled(self, destination: str, left: Contents, usual: ExpectedContents) -> dict[str, str]:
         """Say, by destination, what is there twice where no undisturbed run has anything twice, and rows cannot be compared."""
-        calm, items = usual.contents.get(destination, Counter()), found.get(destination, Counter())
+        calm, items = usual.contents.get(destination, Counter()), left.get(destination, Counter())
         twice = [item for item, count in items.items() if count > 1]
         if not twice or max(calm.values(), default=1) > 1:
             return {}
-        told = f"{self.struck()}; then {destination} has {shown_items(twice)} more than once, and undisturbed nothing"
-        return {destination: f"{told}. Are they rows that the source gave again, or two that are alike?"}
+        question = f"{self.struck()}; then {destination} has {shown_items(twice)} more than once, and undisturbed nothing"
+        return {destination: f"{question}. Are they rows that the source gave again, or two that are alike?"}
 
     def apart(self, one: Column, other: Column, value: str, names: frozenset[str]) -> SinkFinding:
         """The rows are all there, but those of two destinations have random ids of different calls."""
-        told = (
+        story = (
             f"{self.struck()}; then {one[0]} has {one[1]}={value}, which is not in {other[0]}: one of them was written with"
             " the ids of the first call, and the other with those of the second."
         )
         remedy = "Make the ids of what the row and the batch id say (uuid5), so that each call gives the same ones."
-        return self._blamed(Wrong.APART, other[0], Counter(), self._again(other[0], names), told, remedy)
+        return self._blamed(Wrong.APART, other[0], Counter(), self._again(other[0], names), story, remedy)
 
     def _blamed(
         self,
@@ -212,11 +214,11 @@ class TrialStory:
         destination: str,
         items: Counter[Item],
         blamed: list[Effect],
-        told: str,
+        story: str,
         remedy: str,
     ) -> SinkFinding:
         effect = blamed[-1] if blamed else self._nearest()
-        return self._finding(wrong, destination, tuple(items)[:3], effect.place, effect.action, told, remedy)
+        return self._finding(wrong, destination, tuple(items)[:3], effect.place, effect.action, story, remedy)
 
     def _finding(
         self,
@@ -225,11 +227,11 @@ class TrialStory:
         items: tuple[Item, ...],
         place: str,
         effect: str,
-        told: str,
+        story: str,
         remedy: str,
     ) -> SinkFinding:
         return SinkFinding(
-            wrong, destination, items, place, effect, told[0].upper() + told[1:], remedy, self.fault
+            wrong, destination, items, place, effect, story[0].upper() + story[1:], remedy, self.fault
         )
 
     def _writes(self, effect: Effect, destination: str, names: frozenset[str]) -> bool:

@@ -21,12 +21,13 @@ _MOST_TOLD = 5
 def compared(simulated: SparkReport, real: SparkReport) -> SparkReport:
     """Return what both engines say of one query, with notes in what they differ."""
     ours, theirs = (
-        {(found.kind, found.place): found for found in report.findings} for report in (simulated, real)
+        {(finding.kind, finding.place): finding for finding in report.findings}
+        for report in (simulated, real)
     )
     only = [
         f"only {whose} finds: {finding.kind.title} at {finding.place}"
-        for whose, found, other in (("the simulation", ours, theirs), ("the real Spark", theirs, ours))
-        for key, finding in found.items()
+        for whose, findings, other in (("the simulation", ours, theirs), ("the real Spark", theirs, ours))
+        for key, finding in findings.items()
         if key not in other and isinstance(finding.trial, SinkTrial)
     ]
     agreed = f"the simulation and the real Spark both find {len(ours.keys() & theirs.keys())} of {len(ours | theirs)}"

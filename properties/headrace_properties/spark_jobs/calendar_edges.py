@@ -56,7 +56,7 @@ class _Edge:
     moments: Sequence[_Moment]
     others: Sequence[_Moment]
     is_told: Callable[[int, int], bool]  # whether so many results are, instead of so many of the others
-    told: str  # what becomes of them, and what to do
+    note: str  # what becomes of them, and what to do
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _differing(run: "_Runs", edges: Sequence[_Edge]) -> Iterator[Finding | str]:
             yield _failing(run, edge)
             return
         if not left.error and edge.is_told(left.results, usual.results):
-            yield f"{place}: {edge.told}"
+            yield f"{place}: {edge.note}"
             edges = [other for other in edges if other.is_told is not _is_half]  # the other end says no more
 
 
@@ -158,16 +158,16 @@ def _month_ends(clock: tzinfo) -> Iterator[_Edge]:
         walls = [datetime(year, month, day, 12) for year in years for month, day in days]  # noqa: DTZ001
         return [_Moment(wall.replace(tzinfo=clock).astimezone(UTC), wall) for wall in walls]
 
-    told = "rows of {} are taken for one time, and those three weeks earlier for two: is the key {} later? If that counts, keep "
-    told += "the day itself in it"
+    note = "rows of {} are taken for one time, and those three weeks earlier for two: is the key {} later? If that counts, keep "
+    note += "the day itself in it"
     months, leaps = (2029, 2030, 2031), (2028, 2032, 2036)
     yield _Edge(
         noons(months, (1, 28), (1, 31)), noons(months, (1, 7), (1, 10)), _is_half,
-        told.format("January 28 and 31", "the day a month"),
+        note.format("January 28 and 31", "the day a month"),
     )  # fmt: skip
     yield _Edge(
         noons(leaps, (2, 28), (2, 29)), noons(leaps, (2, 7), (2, 8)), _is_half,
-        told.format("February 28 and 29", "the day a year"),
+        note.format("February 28 and 29", "the day a year"),
     )  # fmt: skip
 
 
@@ -223,8 +223,8 @@ class _Runs:
         outcome = run_changed(without_sink(self.target.job), [batch], Schedule(), Cause.FAULTS)
         if outcome.failure is not None:
             return _Left(error=raised_told(outcome.failure), place=place_of_failure(outcome.failure))
-        given = {repr(result) for rows in outcome.outputs.values() for result in rows}
-        return _Left(len(given) + sum(map(len, outcome.state.values())))
+        outputs = {repr(result) for rows in outcome.outputs.values() for result in rows}
+        return _Left(len(outputs) + sum(map(len, outcome.state.values())))
 
     def _sink(self, batch: Sequence[Any]) -> _Left:
         query = self._query(batch) if self.target.job.stateful else _Left()

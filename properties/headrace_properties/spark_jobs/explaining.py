@@ -97,7 +97,7 @@ def explain_query(
     elif calm.late:
         schedule, title = Schedule(cuts=(sum(map(len, rows)),)), "With all rows in one batch"
     elif versioned := rows_by_version(rows, job.input.names, promises, trial.promise):
-        other_rows, title = versioned.batches, f"With {versioned.told}"
+        other_rows, title = versioned.batches, f"With {versioned.how}"
     else:
         return Explanation((_run("Undisturbed", calm, calm_journal),))
     other, journaled = _journaled(job, other_rows, schedule, trial.changed)
@@ -186,16 +186,16 @@ def _run(title: str, outcome: Outcome, journaled: Sequence[Any], other: Outcome 
     """Tell of a run. ``other``: with which it is compared; if its batches have other rows, these are shown."""
     lines, strikes, again = list[str](), list[int](), list[int]()
     tried = set[tuple[int, int, int]]()
-    given, compared = (
+    batches, compared = (
         {batch.number: sorted(batch.rows, key=repr) for batch in each.batches}
         for each in (outcome, other or outcome)
     )
     rows = {batch.number: batch.rows for batch in outcome.batches}
-    shown = set(given) if given != compared else set[int]()
+    shown = set(batches) if batches != compared else set[int]()
     for attempt, calls in _attempts(journaled):
         if attempt.batch in shown:
             shown.remove(attempt.batch)
-            strikes += [len(lines)] * (given[attempt.batch] != compared.get(attempt.batch, []))
+            strikes += [len(lines)] * (batches[attempt.batch] != compared.get(attempt.batch, []))
             lines.append(_batch_told(attempt.batch, rows[attempt.batch]))
         task = attempt.batch, attempt.stage, attempt.partition
         is_fault = attempt.what not in {ATTEMPT, REPLACED}
@@ -210,8 +210,8 @@ def _run(title: str, outcome: Outcome, journaled: Sequence[Any], other: Outcome 
     state = [f"{name} of {key} is {value}" for (name, key), value in held]
     late = [f"{outcome.late} rows were dropped as late"] if outcome.late else []
     failed = [f"it fails: {type(outcome.failure).__name__}: {outcome.failure}"] if outcome.failure else []
-    told = (*(gives or ["no output"]), *state, *late, *failed)
-    return Run(title, tuple(lines), told, tuple(strikes), tuple(again))
+    results = (*(gives or ["no output"]), *state, *late, *failed)
+    return Run(title, tuple(lines), results, tuple(strikes), tuple(again))
 
 
 def _attempts(journaled: Sequence[Any]) -> list[tuple[Event, list[HandlerCall]]]:
@@ -252,10 +252,10 @@ def _counted(journaled: Sequence[Any]) -> dict[tuple[Any, ...], list[HandlerCall
     """Return each key's calls in the last attempt of each task, without those of a replaced driver."""
     attempts = [(event, calls) for event, calls in _attempts(journaled) if event.what == ATTEMPT]
     last = {(event.batch, event.stage, event.partition): calls for event, calls in attempts}
-    found: dict[tuple[Any, ...], list[HandlerCall]] = {}
+    by_key: dict[tuple[Any, ...], list[HandlerCall]] = {}
     for call in (call for calls in last.values() for call in calls if not call.is_given):
-        found.setdefault(call.key, []).append(call)
-    return found
+        by_key.setdefault(call.key, []).append(call)
+    return by_key
 
 
 def explain_sink(trial: OneTrial, rows: OtherRows | None = None) -> Explanation:
@@ -264,7 +264,7 @@ def explain_sink(trial: OneTrial, rows: OtherRows | None = None) -> Explanation:
     ``rows``: those that it compares with the given ones, if no fault shows what is wrong.
     """
     if rows is not None and trial.compared is not None:
-        return _on_other_rows(rows.told, *trial.compared)
+        return _on_other_rows(rows.how, *trial.compared)
     calm = Run("Undisturbed", tuple(map(_effect_told, trial.undisturbed)), tuple(_tables_told(trial.calm)))
     if trial.fault is None:
         return Explanation((calm,))
@@ -273,36 +273,36 @@ def explain_sink(trial: OneTrial, rows: OtherRows | None = None) -> Explanation:
     done = {(effect.batch, effect.action, effect.target) for effect in trial.effects[:at]}
     later = enumerate(trial.effects[at:], at)
     again = [place for place, effect in later if (effect.batch, effect.action, effect.target) in done]
-    told = [trial.told, *(f"  then {line}" for line in _tables_told(trial.struck or {}))]
+    strike = [trial.what, *(f"  then {line}" for line in _tables_told(trial.struck or {}))]
     back = _goes_on_at(trial.effects, at)
     if back is not None:
         lines[back:back] = ["driver 1 goes on"]
-    lines[at:at] = told
+    lines[at:at] = strike
     struck = Run(
         "Under the fault", tuple(lines), tuple(_tables_told(trial.left)),
-        (*range(at, at + len(told)), *([] if back is None else [back + len(told)])),
-        tuple(place + len(told) + (back is not None and place >= back) for place in again),
+        (*range(at, at + len(strike)), *([] if back is None else [back + len(strike)])),
+        tuple(place + len(strike) + (back is not None and place >= back) for place in again),
     )  # fmt: skip
     wrong = {"once_more": " once more than it should", "new": ", which it should not have"}
     return Explanation((calm, struck), (), tuple(_contents_differing(trial.calm, trial.left, **wrong)))
 
 
-def _on_other_rows(how: str, given: LeftOf, other: LeftOf) -> Explanation:
+def _on_other_rows(how: str, usual: LeftOf, other: LeftOf) -> Explanation:
     """Compare what a sink does with its rows, and with rows that come otherwise. ``how``: they come."""
-    is_numbered = given.contents.keys() != other.contents.keys()  # files of other batches
-    contents = [by_pattern(left.contents) if is_numbered else left.contents for left in (given, other)]
+    is_numbered = usual.contents.keys() != other.contents.keys()  # files of other batches
+    contents = [by_pattern(left.contents) if is_numbered else left.contents for left in (usual, other)]
     runs = tuple(
-        _run_on(title, left, held, given.batches)
-        for title, left, held in zip(("Undisturbed", f"With {how}"), (given, other), contents, strict=True)
+        _run_on(title, left, held, usual.batches)
+        for title, left, held in zip(("Undisturbed", f"With {how}"), (usual, other), contents, strict=True)
     )
     return Explanation(runs, (), tuple([other.failure] if other.failure else _contents_differing(*contents)))
 
 
-def _run_on(title: str, left: LeftOf, contents: Contents, given: Batches) -> Run:
+def _run_on(title: str, left: LeftOf, contents: Contents, usual: Batches) -> Run:
     """Tell what a sink does with each batch. ``given``: the batches with which these are compared."""
     lines, strikes = list[str](), list[int]()
     for number, batch in enumerate(left.batches):
-        strikes += [len(lines)] * ([*batch] != [*next(iter(given[number : number + 1]), ())])
+        strikes += [len(lines)] * ([*batch] != [*next(iter(usual[number : number + 1]), ())])
         lines.append(_batch_told(number, batch))
         lines += [f"  {_effect_told(effect)}" for effect in left.effects if effect.batch == number]
     outcome = [left.failure] if left.failure else _tables_told(contents)
@@ -344,10 +344,10 @@ def _contents_differing(
 ) -> Iterator[str]:
     """Yield what is there besides, or missing. ``once_more``, ``new``: what is said of what is known, or not known, there."""
     for destination in sorted({*calm, *left}):
-        usual, found = calm.get(destination, Counter()), left.get(destination, Counter())
-        if surplus := found - usual:
+        usual, items = calm.get(destination, Counter()), left.get(destination, Counter())
+        if surplus := items - usual:
             yield f"{destination} has {shown_items(surplus.elements())}{once_more if surplus.keys() <= usual.keys() else new}"
-        if missing := usual - found:
+        if missing := usual - items:
             yield f"{destination} lacks {shown_items(missing.elements())}"
 
 

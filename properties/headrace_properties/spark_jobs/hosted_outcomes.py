@@ -70,11 +70,11 @@ class HostedOutcome:
             yield Finding(Kind(family, name), violated.message)
 
     def _told(self, name: tuple[str, str], expected: RunResult) -> str:
-        found, wanted = (
+        held, wanted = (
             None if state is None else bytes(state).decode(errors="backslashreplace")
             for state in (self.states.get(name), expected.states.get(name))
         )  # fmt: skip
-        return f"state of {name[0]} {name[1]!r}: {found}, expected {wanted}"
+        return f"state of {name[0]} {name[1]!r}: {held}, expected {wanted}"
 
     def unknown(self, allowed: Collection[str]) -> Iterator[str]:
         """Yield the promises that the run did not exercise. ``allowed``: those that no run needs to."""
@@ -85,8 +85,10 @@ class HostedOutcome:
 
     def asked(self) -> dict[str, str]:
         """Return why the run did not exercise a promise, by its name; "": it did."""
-        told = {name: self.verdicts.get(name) for name in sorted(self.promised)}
-        return {name: verdict.why if isinstance(verdict, Unknown) else "" for name, verdict in told.items()}
+        verdicts = {name: self.verdicts.get(name) for name in sorted(self.promised)}
+        return {
+            name: verdict.why if isinstance(verdict, Unknown) else "" for name, verdict in verdicts.items()
+        }
 
     @property
     def note(self) -> str:

@@ -108,12 +108,12 @@ def place_at(text: str) -> Place | None:
 def difference_told(what: str, surplus: Counter[Any], missing: Counter[Any]) -> str:
     """Describe what one outcome has, and the other one lacks. Items of the state are ((place, name, key), value)."""
     if what == "state":
-        found, expected = dict(surplus.elements()), dict(missing.elements())
-        for variable in sorted(found.keys() & expected.keys(), key=repr):
-            return f"the {_state(variable)} is {found[variable]} instead of {expected[variable]}"
+        values, expected = dict(surplus.elements()), dict(missing.elements())
+        for variable in sorted(values.keys() & expected.keys(), key=repr):
+            return f"the {_state(variable)} is {values[variable]} instead of {expected[variable]}"
         surplus, missing = (
             Counter({f"{_state(variable)}, {value}": 1 for variable, value in items.items()})
-            for items in (found, expected)
+            for items in (values, expected)
         )
         what = "job"
     if not surplus:
@@ -227,17 +227,17 @@ def schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:
 
 
 def finding_of_sink(
-    found: SinkFinding, feed_seed: int, kept: tuple[int, ...] | None, spark: str = ""
+    finding: SinkFinding, feed_seed: int, kept: tuple[int, ...] | None, spark: str = ""
 ) -> Finding:
     """Return what a fault shows: something is lost, doubled or stuck, which is violated whatever else is meant.
 
-    ``found``: what was found. ``feed_seed``: seed of the rows. ``kept``: which of the rows are left; ``None``: all.
+    ``finding``: of the sink. ``feed_seed``: seed of the rows. ``kept``: which of the rows are left; ``None``: all.
     ``spark``: as in `SinkTrial`.
     """
     return Finding(
-        Kind(Family.SINK, found.wrong.value, FindingClass.VIOLATED, len(CAUSES)), found.story, place_at(found.place),
-        found.remedy, (f"{found.effect} on {found.destination}",), SinkTrial(found.fault, feed_seed, kept, spark),
-        found.trials,
+        Kind(Family.SINK, finding.wrong.value, FindingClass.VIOLATED, len(CAUSES)), finding.story, place_at(finding.place),
+        finding.remedy, (f"{finding.effect} on {finding.destination}",), SinkTrial(finding.fault, feed_seed, kept, spark),
+        finding.trials,
     )  # fmt: skip
 
 

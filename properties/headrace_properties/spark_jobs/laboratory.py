@@ -137,8 +137,8 @@ def laboratory_on(
     """
     if engine not in {"here", "spark", "both"}:
         raise OptionsError("on", engine, "here, spark or both")
-    given = {"postgres": postgres, **{f"allow_{name}": True for name in lets}}
-    for name, value in given.items():
+    options = {"postgres": postgres, **{f"allow_{name}": True for name in lets}}
+    for name, value in options.items():
         if value and engine == "here":
             raise OptionsError(name, value, "given with on=spark, or on=both")
     if batches < 0:

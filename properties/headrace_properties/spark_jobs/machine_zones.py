@@ -77,7 +77,7 @@ def _finding(target: SparkTarget, differs: str, session: str) -> Finding:
 
 def _given_out(job: SparkJob, feed: Feed) -> _Left:
     outcome = run_changed(without_sink(job), feed, Schedule(), Cause.FAULTS)
-    rows = [row for given in outcome.outputs.values() for row in given]
+    rows = [row for batch in outcome.outputs.values() for row in batch]
     return {} if outcome.failure else {_OUTPUT: Counter(_without_times(repr(row)) for row in rows)}
 
 
@@ -85,9 +85,9 @@ def _sink(target: SparkTarget) -> Callable[[Feed], _Left]:
     """Return what runs the sink undisturbed, and returns what it leaves that is the same at any time."""
 
     def run(feed: Feed, chance: int = 0) -> Trial:
-        given = replace(target, feed=feed)
-        call, state = given.sink_call(), given.job.state
-        return undisturbed_run(*call, given.prepare_call(), state, given.keys, chance)
+        fed = replace(target, feed=feed)
+        call, state = fed.sink_call(), fed.job.state
+        return undisturbed_run(*call, fed.prepare_call(), state, fed.keys, chance)
 
     calm = [run(target.feed, chance) for chance in (0, 1)]
     usual = expected([(trial.contents, trial.effects) for trial in calm])

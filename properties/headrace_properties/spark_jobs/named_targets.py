@@ -44,7 +44,7 @@ author promises; and what its outcome may depend on."""
 
 def spark_target(
     name: str,
-    found: Any,
+    subject: Any,
     *,
     module: ModuleType | None = None,
     schemas: str | Mapping[str, str] | None = None,
@@ -60,7 +60,7 @@ def spark_target(
 
     Args:
         name: For messages.
-        found: A function of a DataFrame and a batch id; a function that starts a query; or a `SparkJob`.
+        subject: A function of a DataFrame and a batch id; a function that starts a query; or a `SparkJob`.
         module: Where ``feed`` and ``prepare`` may stand.
         schemas: The schema of the input: one, or by the parameter's name.
         feed: The rows of each batch, or a function that makes them from a seed. Default: the module's, or drawn.
@@ -78,19 +78,19 @@ def spark_target(
     """
     if samples and feed is not None:
         raise TargetError(name, "a feed and a sample both give its rows", "Give one of them")
-    given = getattr(module, FEED, None) if feed is None and not samples else feed
+    source = getattr(module, FEED, None) if feed is None and not samples else feed
     prepare = prepare or getattr(module, PREPARE, None)
     asked = getattr(module, PROMISES, ()) if promises is None else promises
-    if isinstance(found, SparkJob):
-        job = found
-    elif not callable(found) or isinstance(found, type):
-        problem = f"{type(found).__name__} is no Spark job"
+    if isinstance(subject, SparkJob):
+        job = subject
+    elif not callable(subject) or isinstance(subject, type):
+        problem = f"{type(subject).__name__} is no Spark job"
         remedy = "Name a foreachBatch function, a function that starts a query, or a SparkJob"
         raise TargetError(name, problem, remedy)
-    elif not _is_sink(found):
-        job = _recorded(name, found, schemas)
+    elif not _is_sink(subject):
+        job = _recorded(name, subject, schemas)
     elif isinstance(schemas, str):
-        job = SparkJob(parse_schema(schemas), sink=SparkSink(found))
+        job = SparkJob(parse_schema(schemas), sink=SparkSink(subject))
     else:
         remedy = "Give it: --schema 'account STRING, amount INT'"
         raise TargetError(name, "the schema of its rows is not known", remedy)
@@ -98,11 +98,11 @@ def spark_target(
     if not (job.sink.function or job.sink.format or job.sink.target or job.stateful):
         problem = "the query keeps no state and writes to nothing"
         raise TargetError(name, problem, "Let it start one: frame.writeStream.format('kafka').start()")
-    rows = given
-    if given is None:
+    rows = source
+    if source is None:
         rows = feed_of(job, seed, samples or {})
-    elif callable(given):
-        rows = _made(name, given, seed)
+    elif callable(source):
+        rows = _made(name, source, seed)
     taken = _as_tuples(name, rows, job.input)
     if job.steps and isinstance(job.steps[0], Union | StreamJoin):
         _check_streams(name, job.input.names, taken)
@@ -110,11 +110,11 @@ def spark_target(
         raise TargetError(name, "a key is declared, and no foreachBatch() function is there", "Leave it out")
     meant = declared_in(name, module) | (declares or Declares())
     job = replace(job, declares=job.declares | meant)
-    assumed = given is None and not job.steps and found is job.sink.function
+    assumed = source is None and not job.steps and subject is job.sink.function
     target = SparkTarget(
         name, job, taken, prepare, check_promises_of_job(asked), keys or {}, assumed=assumed, feed_seed=seed
     )
-    return target if given is not None or samples else target.with_drawn_rows()
+    return target if source is not None or samples else target.with_drawn_rows()
 
 
 def declared_in(name: str, module: Any) -> Declares:
@@ -150,18 +150,18 @@ def hosted_target(name: str, application: Application, seed: int, laboratory: La
     return SparkTarget(name, job, batches, promises=promises, laboratory=hosted, feed_seed=seed)
 
 
-def spark_target_on(laboratory: Laboratory | None, name: str, found: Any, **given: Any) -> SparkTarget:
+def spark_target_on(laboratory: Laboratory | None, name: str, subject: Any, **arguments: Any) -> SparkTarget:
     """Return what a user names, ready to be tried in the laboratory, or simulated; the other arguments are `spark_target`'s."""
     if laboratory is None:
-        return spark_target(name, found, **given)
-    called = Called(found, name, given.get("schemas"))
+        return spark_target(name, subject, **arguments)
+    called = Called(subject, name, arguments.get("schemas"))
     try:
-        target = spark_target(name, found, **given)
+        target = spark_target(name, subject, **arguments)
     except CannotFollowError as error:
         run = replace(laboratory, script=called).looked(str(error))
-        target = replace(spark_target(name, run.queries[0], **given), assumed=True)
+        target = replace(spark_target(name, run.queries[0], **arguments), assumed=True)
         laboratory = replace(laboratory, beside=False)
-    if isinstance(found, SparkJob) or target.job.sink.function is found:
+    if isinstance(subject, SparkJob) or target.job.sink.function is subject:
         called = replace(called, job=target.job)
     queries = (called.query(target.job),)
     return replace(
@@ -181,8 +181,8 @@ def _recorded(name: str, build: Callable[..., Any], schemas: Any) -> SparkJob:
         return record(build, schemas)
     except (SystemExit, OverrunError) as end:
         function = getattr(build, "__name__", str(build))
-        told = f"SystemExit({end})" if type(end) is SystemExit else str(end)
-        problem = f"{function}() does not return: {told}"
+        why = f"SystemExit({end})" if type(end) is SystemExit else str(end)
+        problem = f"{function}() does not return: {why}"
         raise TargetError(name, problem, "Let it start a query, and return") from end
     except SparkJobError as error:
         raise refusal_in(error) or error from error.__cause__

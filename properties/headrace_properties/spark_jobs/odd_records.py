@@ -97,5 +97,5 @@ def _outcome(job: SparkJob, batches: Batches) -> Outcome | None:
 
 def _ended(job: SparkJob, what: str, failure: Exception) -> str:
     place = place_of_failure(failure, next((step.place for step in (*job.working, *job.stateful)), ""))
-    told = f"{what} ends the query with {raised_told(failure)}, and again after each restart"
-    return f"{shown_place(place)}: {told}. Filter such rows out, or set them aside"
+    ending = f"{what} ends the query with {raised_told(failure)}, and again after each restart"
+    return f"{shown_place(place)}: {ending}. Filter such rows out, or set them aside"

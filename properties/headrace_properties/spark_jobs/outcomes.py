@@ -113,8 +113,8 @@ def check_again(
     with guarded(), call_time_limited(limits):
         probe = QueryProbe(without_sink(job), narrowed(feed, trial.kept), promises)
         probe.watched  # noqa: B018  or raise
-        found = probe.find(structs.replace(trial, kept=None))
-    return None if found is None else replace(found, trial=trial)
+        finding = probe.find(structs.replace(trial, kept=None))
+    return None if finding is None else replace(finding, trial=trial)
 
 
 def without_sink(job: SparkJob) -> SparkJob:
@@ -202,9 +202,9 @@ class _Search:
             return
         if source.once is False:
             self._take(late)
-        elif (found := probe.find(late)) is not None:
+        elif (finding := probe.find(late)) is not None:
             declare = "Say how late it may repeat one: source = FeedSource(once=False, again_within_s=...)"
-            yield f"{shown_place(str(found.place or ''))}: {found.message}. {declare}"
+            yield f"{shown_place(str(finding.place or ''))}: {finding.message}. {declare}"
 
     def _ask(self, trial: QueryTrial) -> Outcome:
         """Run a schedule; take the promises that it breaks, and the errors of state calls that the code catches in it."""
@@ -243,7 +243,9 @@ class _Search:
         expected = cause is Cause.LATE and (calm.late > 0 or probe.job.declares.late)  # its author knows
         if cause not in self._allow and not expected:
             named = structs.replace(trial, cause=cause)
-            self._keep(probe.told(named, differs, outcome), endless=isinstance(outcome.failure, StoppedError))
+            self._keep(
+                probe.finding(named, differs, outcome), endless=isinstance(outcome.failure, StoppedError)
+            )
 
     def _named(self, trial: QueryTrial, calm: Outcome, outcome: Outcome) -> Cause:
         if outcome.failure is not None:
@@ -262,23 +264,23 @@ class _Search:
         kind = self._probe.kind(trial.cause, trial.promise)
         if kind in self._findings:
             self._count(kind)
-        elif (found := self._probe.find(trial)) is not None:
-            self._keep(found)
+        elif (finding := self._probe.find(trial)) is not None:
+            self._keep(finding)
 
-    def _keep(self, found: Finding, *, endless: bool = False) -> None:
+    def _keep(self, finding: Finding, *, endless: bool = False) -> None:
         """Keep a finding of a new kind, in the smallest trial that shows it."""
-        if found.kind in self._findings:
-            self._count(found.kind)
+        if finding.kind in self._findings:
+            self._count(finding.kind)
             return
         limits, tries = (_HASTY, _HASTY_TRIES) if endless else (self._limits, TRIES)
         with call_time_limited(limits):
-            smallest = self._smallest(found, tries)
+            smallest = self._smallest(finding, tries)
             memory = self._of_memory(smallest)
-        self._findings[found.kind] = smallest if memory is None else memory
+        self._findings[finding.kind] = smallest if memory is None else memory
 
-    def _of_memory(self, found: Finding) -> Finding | None:
+    def _of_memory(self, finding: Finding) -> Finding | None:
         """Return a difference as one of memory, if it is one on the rows that are left: on all rows, others may mask it."""
-        trial: QueryTrial = found.trial
+        trial: QueryTrial = finding.trial
         if trial.cause not in _OF_TIMING or not self._probe.is_of_memory(trial):
             return None
         return self._probe.find(structs.replace(trial, cause=Cause.MEMORY))
@@ -287,20 +289,20 @@ class _Search:
         known = self._findings[kind]
         self._findings[kind] = replace(known, trials=known.trials + 1)
 
-    def _smallest(self, found: Finding, tries: int) -> Finding:
-        trial: QueryTrial = found.trial
+    def _smallest(self, finding: Finding, tries: int) -> Finding:
+        trial: QueryTrial = finding.trial
 
         def smaller(kept: tuple[int, ...], schedule: Schedule) -> QueryTrial:
             return structs.replace(trial, kept=kept, schedule=schedule if trial.schedule else None)
 
         def shows(kept: tuple[int, ...], schedule: Schedule) -> bool:
             again = self._probe.find(smaller(kept, schedule))
-            return again is not None and again.kind == found.kind
+            return again is not None and again.kind == finding.kind
 
         smallest = smaller(*shrunk(self._probe.rows, trial.schedule or Schedule(), shows, tries))
         if smallest.cause in {Cause.PROMISE, Cause.SWALLOWED} and smallest.schedule == Schedule():
             smallest = structs.replace(smallest, schedule=None)
-        return self._probe.find(smallest) or replace(found, trial=smallest)
+        return self._probe.find(smallest) or replace(finding, trial=smallest)
 
 
 def _no_output(job: SparkJob, calm: Outcome) -> str:

@@ -90,13 +90,13 @@ def said_beside(script: Script) -> dict[str, Any]:
     }
 
 
-def program_of(script: Script, run: ScriptRun, given: ProgramInput, seed: int, query: str = "") -> Program:
+def program_of(script: Script, run: ScriptRun, beside: ProgramInput, seed: int, query: str = "") -> Program:
     """Return a program's queries, ready to be tried.
 
     Args:
         script: The program.
         run: What it started.
-        given: What its queries are tried with.
+        beside: What its queries are tried with.
         seed: For rows that are drawn, or made.
         query: The label of the only one that is wanted, or the line where it starts; "": all.
 
@@ -111,7 +111,7 @@ def program_of(script: Script, run: ScriptRun, given: ProgramInput, seed: int, q
     for label, job in wanted.items():
         name = script.name if len(jobs) == 1 else f"{script.name}, {label}"
         try:
-            targets[label] = _target(name, label, job, run, given, seed, alone=len(wanted) == 1)
+            targets[label] = _target(name, label, job, run, beside, seed, alone=len(wanted) == 1)
         except HeadraceError as error:
             if len(wanted) == 1:
                 raise
@@ -136,35 +136,35 @@ def _wanted(name: str, jobs: Mapping[str, SparkJob], query: str) -> dict[str, Sp
         return dict(jobs)
     places = {label: job.sink.place for label, job in jobs.items()}
     names = {label: {label, at.rpartition(":")[2], shown_place(at)} for label, at in places.items()}
-    found = {label: job for label, job in jobs.items() if query in names[label]}
-    if len(found) != 1:
+    matching = {label: job for label, job in jobs.items() if query in names[label]}
+    if len(matching) != 1:
         raise TargetError(name, f"it starts no query {query!r}", f"Its queries are: {'; '.join(jobs)}")
-    return found
+    return matching
 
 
 def _target(
-    name: str, label: str, job: SparkJob, run: ScriptRun, given: ProgramInput, seed: int, *, alone: bool
+    name: str, label: str, job: SparkJob, run: ScriptRun, beside: ProgramInput, seed: int, *, alone: bool
 ) -> SparkTarget:
-    module = _sayings(run.variables, given.feed_name)
-    feed = getattr(module, FEED) if given.feed is None else given.feed
+    module = _sayings(run.variables, beside.feed_name)
+    feed = getattr(module, FEED) if beside.feed is None else beside.feed
     if isinstance(feed, Mapping):
         feed = feed.get(label)
-    elif not alone and given.feed is not None:
+    elif not alone and beside.feed is not None:
         raise TargetError(name, "it starts several queries, and one feed is given", "Name one: --query NAME")
     elif not alone:
         feed = None
-    prepare = _both(run.prepare, prepare_of(run, given))
+    prepare = _both(run.prepare, prepare_of(run, beside))
     target = spark_target(
-        name, job, module=_without_feed(module), feed=None if given.samples else feed, seed=seed, prepare=prepare,
-        promises=given.promises, keys=given.keys if job.sink.function is not None else None, declares=given.declares,
-        samples=given.samples,
+        name, job, module=_without_feed(module), feed=None if beside.samples else feed, seed=seed, prepare=prepare,
+        promises=beside.promises, keys=beside.keys if job.sink.function is not None else None, declares=beside.declares,
+        samples=beside.samples,
     )  # fmt: skip
-    return replace(target, limits=given.limits)
+    return replace(target, limits=beside.limits)
 
 
-def prepare_of(run: ScriptRun, given: ProgramInput) -> Callable[[], Any] | None:
+def prepare_of(run: ScriptRun, beside: ProgramInput) -> Callable[[], Any] | None:
     """Return what makes the tables that a program takes for granted, as its author says."""
-    return given.prepare or getattr(_sayings(run.variables, given.feed_name), PREPARE)
+    return beside.prepare or getattr(_sayings(run.variables, beside.feed_name), PREPARE)
 
 
 def _both(first: Callable[[], Any] | None, second: Callable[[], Any] | None) -> Callable[[], Any] | None:

@@ -81,11 +81,11 @@ class JobMoment:
         if self.tables is None:
             problem = f"it reads the table {name!r}, and the query's schedules have none. Decorate it with table={name!r}"
             raise NotInPipelineError(problem)
-        found = [rows for known, rows in self.tables.items() if _is_called(known, name)]
-        if not found or (not name and len(found) > 1):
+        tables = [rows for known, rows in self.tables.items() if _is_called(known, name)]
+        if not tables or (not name and len(tables) > 1):
             known = ", ".join(map(repr, self.tables)) or "nothing"
             raise NotInPipelineError(f"it reads the table {name!r}, and the sink leaves: {known}")
-        return [row for rows in found for row in rows]
+        return [row for rows in tables for row in rows]
 
 
 def _is_called(known: str, name: str) -> bool:
@@ -161,10 +161,10 @@ class QueryJudge:
 def moment_of_query(job: SparkJob, outcome: Outcome) -> JobMoment:
     """Return what a promise sees of a run of a query."""
     rows = [row for batch in outcome.batches for row in batch.rows]
-    outputs = [row for _, given in sorted(outcome.outputs.items()) for row in given]
+    outputs = [row for _, inputs in sorted(outcome.outputs.items()) for row in inputs]
     state = {name_and_key: held for part in outcome.state.values() for name_and_key, held in part.items()}
-    given, told = InputRows(job.input).rows(rows), InputRows(job.output).rows(outputs)
-    return JobMoment(tuple(given), tuple(told), state, outcome.late, written_tables(job, outcome))
+    inputs, results = InputRows(job.input).rows(rows), InputRows(job.output).rows(outputs)
+    return JobMoment(tuple(inputs), tuple(results), state, outcome.late, written_tables(job, outcome))
 
 
 def asked_of_runs(

@@ -33,8 +33,8 @@ def proposals(target: SparkTarget, calm: Sight | None) -> tuple[Proposal, ...]:
         return ()
     tables = moment.tables or ({} if calm else {OUTPUT: moment.outputs})
     tables = {name: rows for name, rows in tables.items() if "line" not in columns_of(rows)}
-    given, known = {*columns_of(moment.outputs)}, {*columns_of(moment.rows)}
-    are_inputs = given <= known if calm else any(known & {*columns_of(rows)} for rows in tables.values())
+    outputs, known = {*columns_of(moment.outputs)}, {*columns_of(moment.rows)}
+    are_inputs = outputs <= known if calm else any(known & {*columns_of(rows)} for rows in tables.values())
     came = {INPUT: moment.rows} if are_inputs else {OUTPUT: moment.outputs}
     return proposed(guesses_about(tables, came), lambda promise: _tried(target, promise))
 
@@ -57,5 +57,5 @@ def _tried(target: SparkTarget, promise: Promise) -> str | None:
             broken = promised.broken_again(SinkTrial(_UNDISTURBED, promise=promise.name))
     except HeadraceError:
         return None
-    told = "" if broken is None else broken.message.rpartition("; with ")[0] or broken.message
-    return told.removeprefix("in the end, without any failure: ").removeprefix("at the end: ")
+    message = "" if broken is None else broken.message.rpartition("; with ")[0] or broken.message
+    return message.removeprefix("in the end, without any failure: ").removeprefix("at the end: ")

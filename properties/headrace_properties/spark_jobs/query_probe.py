@@ -204,9 +204,9 @@ class QueryProbe:
         differs = self.difference(calm, outcome, trial.schedule)
         if outcome.failure is None and trial.cause is Cause.ERROR:
             return None
-        return None if differs is None else self.told(trial, differs, outcome)
+        return None if differs is None else self.finding(trial, differs, outcome)
 
-    def told(self, trial: QueryTrial, differs: str, outcome: Outcome) -> Finding:
+    def finding(self, trial: QueryTrial, differs: str, outcome: Outcome) -> Finding:
         """Return the finding that a trial makes a difference, or that the job fails in it, whatever was looked for."""
         if outcome.failure is not None:
             trial = structs.replace(trial, cause=Cause.ERROR)
@@ -249,8 +249,8 @@ class QueryProbe:
             if twins is None:
                 return None
             runs = [self._left(batches) for batches in (rows, twins.alike, twins.apart, twins.other)]
-            given_out = [given for given, _ in runs]
-            whole = [given + kept for given, kept in runs]
+            given_out = [outputs for outputs, _ in runs]
+            whole = [outputs + kept for outputs, kept in runs]
             if not any(are_split(twins, *left, are_one=are_one is True) for left in (given_out, whole)):
                 continue
             shown = "a state keeps both, and another keeps one"

@@ -51,10 +51,10 @@ def told_of_stops(probe: "QueryProbe") -> Iterator[str]:
         differs = probe.difference(calm, other, schedule) if calm.failure is other.failure is None else None
         if differs is not None:
             place = shown_place(probe.job.processing[0].place)
-            told = f"{schedule_told(trial.changed, schedule, probe.feed)}: {differs}"
+            shown = f"{schedule_told(trial.changed, schedule, probe.feed)}: {differs}"
             yield (
                 f"{place}: in the first batch after a stop, rows come before the timers and timeouts that are due, which fire "
-                f"before them if the query runs on; {told}. If that counts, compare the time that the state waits for with the "
+                f"before them if the query runs on; {shown}. If that counts, compare the time that the state waits for with the "
                 "clock when rows come, and end what is over first"
             )
             return

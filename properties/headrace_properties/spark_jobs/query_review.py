@@ -58,8 +58,8 @@ def review_query(job: SparkJob, allow: Collection[Cause] = ()) -> QueryReview:
     ``allow``: what is meant: ``settings``, ``repeated``.
     """
     if is_for_looking(job):
-        told = f"the query writes to {job.sink.format} alone, which is for looking: nothing is kept that could be lost or doubled"
-        return QueryReview(notes=(told,))
+        note = f"the query writes to {job.sink.format} alone, which is for looking: nothing is kept that could be lost or doubled"
+        return QueryReview(notes=(note,))
     tells = [rule for rule in RULES if rule.finding_class is FindingClass.NOTE]
     asks = [] if Cause.SETTINGS in allow else [rule for rule in RULES if rule not in tells]
     asked = (_asked(rule, text, place) for rule, text, place in _seen(asks, job))
@@ -96,12 +96,12 @@ def _sink_told(job: SparkJob, *, repeats: bool) -> QueryReview:
     row, name = _own_sink(job), job.sink.format or "table" * bool(job.sink.target)
     if row is None:
         problem = f"what {name} does with a batch that Spark gives it again is not known: its rows may be there twice"
-        told = f"{problem}. Look it up, and say --allow repeated if that is meant"
-        return QueryReview(unknown=() if repeats else (told,))
+        text = f"{problem}. Look it up, and say --allow repeated if that is meant"
+        return QueryReview(unknown=() if repeats else (text,))
     needs = f". {row.needs}" if row.needs else ""
     if row.again is BatchAgain.SKIPPED:
-        told = f"{name}: a batch that is run again is {row.again.value}{needs}: {row.source}"
-        return QueryReview(notes=(told,))
+        text = f"{name}: a batch that is run again is {row.again.value}{needs}: {row.source}"
+        return QueryReview(notes=(text,))
     if row.again is BatchAgain.REFUSED:
         rule = ReviewRule(
             "refused", lambda _: iter(()), "", "Write with df.write in foreachBatch", row.source
@@ -111,30 +111,30 @@ def _sink_told(job: SparkJob, *, repeats: bool) -> QueryReview:
     keys = ", ".join(becomes.keys) or "the table's key"
     drawn = {name for name in drawn_columns(job.plan) if name.lower() in becomes.keys}
     if becomes.repeated in {Repeated.REPLACES, Repeated.KEEPS} and not drawn:
-        told = f"{name}: a batch that is run again {becomes.repeated.value} ({keys}): {row.source}"
-        return QueryReview(notes=(told,))
+        text = f"{name}: a batch that is run again {becomes.repeated.value} ({keys}): {row.source}"
+        return QueryReview(notes=(text,))
     adds = becomes.repeated is Repeated.ADDS
     what = "each row of it may be there twice" if adds else f"it {becomes.repeated.value}"
-    told = f"{name} is given a batch again after a failure, and then {what}{needs}: it is at least once, not exactly once"
+    text = f"{name} is given a batch again after a failure, and then {what}{needs}: it is at least once, not exactly once"
     if becomes.question and adds:
-        told = f"{name}: {becomes.question}"
+        text = f"{name}: {becomes.question}"
     remedy = becomes.remedy or "Make the key of what the row says"
     if drawn:
-        told = f"{name} replaces rows by {keys}, which is drawn or counted anew when a batch is run again: then it adds them"
+        text = f"{name} replaces rows by {keys}, which is drawn or counted anew when a batch is run again: then it adds them"
         remedy = (
             "Make the key of what the row says: sha2(concat_ws(...), 256), or topic, partition and offset"
         )
     kind = Kind(Family.SINK, Cause.REPEATED.value, FindingClass.UNDECLARED)
     answer = f"Do readers allow for it? Then declare repeated=True, or say --allow {Cause.REPEATED.value}"
     remedy = f"{answer}. If not: {remedy[0].lower()}{remedy[1:].rstrip('.')} ({row.source})"
-    return QueryReview(() if repeats else (Finding(kind, told, place_at(job.sink.place), remedy),))
+    return QueryReview(() if repeats else (Finding(kind, text, place_at(job.sink.place), remedy),))
 
 
-def _asked(rule: ReviewRule, told: str, place: str) -> Finding:
+def _asked(rule: ReviewRule, message: str, place: str) -> Finding:
     answer = f"Is that meant? Then declare settings=({rule.name!r},), or say --allow {Cause.SETTINGS.value}"
     remedy = f"{answer}. If not: {rule.remedy[0].lower()}{rule.remedy[1:]} ({rule.reference})"
     kind = Kind(Family.QUERY, rule.name, FindingClass.UNDECLARED, list(_RANKED).index(rule.name))
-    return Finding(kind, told, place_at(place), remedy)
+    return Finding(kind, message, place_at(place), remedy)
 
 
 def _options(job: SparkJob) -> dict[str, str]:
@@ -165,9 +165,9 @@ def _latest(job: SparkJob) -> Iterator[tuple[str, str]]:
     for source in job.sources:
         options = _of_source(source)
         starts = ("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp")
-        given = [options.get(name) for name in starts]
-        if source.format == "kafka" and (given[0] == "latest" or not any(given)):
-            yield ("latest" if given[0] else "latest, the default"), source.place
+        begins = [options.get(name) for name in starts]
+        if source.format == "kafka" and (begins[0] == "latest" or not any(begins)):
+            yield ("latest" if begins[0] else "latest, the default"), source.place
 
 
 _SILENT = (

@@ -114,13 +114,13 @@ def run_changed(
 class StoppedError(Exception):
     """The code of a job does not end, or ends its process. Fields: told (how, and where), place (``file:line``, or "")."""
 
-    def __init__(self, told: str, place: str) -> None:
-        super().__init__(told, place)
-        self.told, self.place = told, place
+    def __init__(self, why: str, place: str) -> None:
+        super().__init__(why, place)
+        self.why, self.place = why, place
 
     def __str__(self) -> str:
         """Say what it does."""
-        return self.told
+        return self.why
 
 
 def place_of_failure(failure: BaseException, otherwise: str = "") -> str:
@@ -132,8 +132,8 @@ def place_of_failure(failure: BaseException, otherwise: str = "") -> str:
 
 def raised_told(error: Exception) -> str:
     """Return the class and the message of an error that ends a job; of its code's end, what it did."""
-    told = str(error) if isinstance(error, StoppedError) else f"{type(error).__name__}: {error}"
-    return told.rstrip(".")
+    text = str(error) if isinstance(error, StoppedError) else f"{type(error).__name__}: {error}"
+    return text.rstrip(".")
 
 
 def _ended(run: Callable[[], Outcome]) -> Outcome:

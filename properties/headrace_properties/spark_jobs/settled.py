@@ -23,7 +23,7 @@ class Updates(Enum):
 def difference(
     job: SparkJob,
     expected: Outcome,
-    found: Outcome,
+    actual: Outcome,
     *,
     last_only: bool = False,
     updates: Updates = Updates.LAST,
@@ -33,7 +33,7 @@ def difference(
     Args:
         job: What was run.
         expected: The outcome of the undisturbed run.
-        found: The other one.
+        actual: The outcome of the other one.
         last_only: Whether rows that are appended are updates, too.
         updates: Which of them count. All, if both runs have the same rows in the same order in each batch.
 
@@ -41,7 +41,7 @@ def difference(
     for what, one, other in zip(
         ("output", "state"),
         _settled(job, expected, last_only=last_only, updates=updates),
-        _settled(job, found, last_only=last_only, updates=updates),
+        _settled(job, actual, last_only=last_only, updates=updates),
         strict=True,
     ):
         if one != other:
@@ -49,9 +49,9 @@ def difference(
     return None
 
 
-def has_more(job: SparkJob, found: Outcome, other: Outcome) -> bool:
+def has_more(job: SparkJob, outcome: Outcome, other: Outcome) -> bool:
     """Return whether an outcome has output or state that the other one lacks."""
-    settled = zip(_settled(job, found), _settled(job, other), strict=True)
+    settled = zip(_settled(job, outcome), _settled(job, other), strict=True)
     return any(one - two for one, two in settled)
 
 

@@ -113,13 +113,13 @@ def shared_tables(
         if not shared:
             continue
         try:
-            found = _behind(first, second, pair, alone[first], asked=Cause.ORDER not in allow)
+            shown = _behind(first, second, pair, alone[first], asked=Cause.ORDER not in allow)
         except HeadraceError:
             continue  # the trials of that query tell it
-        if found is None and not pair.is_simulated:
-            told = f"what a row of {second} does there was not judged, because no single row of it is written"
-            untold.append(f"{first} and {second} both write {', '.join(shared)}: {told}")
-        for finding in found or ():
+        if shown is None and not pair.is_simulated:
+            why = f"what a row of {second} does there was not judged, because no single row of it is written"
+            untold.append(f"{first} and {second} both write {', '.join(shared)}: {why}")
+        for finding in shown or ():
             both = frozenset({first, second})
             if finding.finding_class is FindingClass.VIOLATED or both not in asked:
                 asked.add(both)
@@ -162,22 +162,24 @@ def _behind(first: str, second: str, pair: _Sinks, alone: _Contents, *, asked: b
         findings = []
         for name in shared:
             lost = _count(alone, name) + _count(row, name) - _count(behind, name)
-            told = f"{both} write {name}: "
+            message = f"{both} write {name}: "
             if skipped:
-                told += f"{second} writes nothing once the other has written its batch of this id"
+                message += f"{second} writes nothing once the other has written its batch of this id"
                 remedy = "Let what marks a batch as written name the query, too"
-                findings.append(finding_of_pair("missing", told, place, remedy))
+                findings.append(finding_of_pair("missing", message, place, remedy))
             elif lost > _count(row, name):
-                told += f"with one row, {second} removes {lost} rows that {first} wrote"
+                message += f"with one row, {second} removes {lost} rows that {first} wrote"
                 findings.append(
-                    finding_of_pair("missing", told, place, "Give each a table of its own, or a part of it")
+                    finding_of_pair(
+                        "missing", message, place, "Give each a table of its own, or a part of it"
+                    )
                 )
             elif asked and lost > 0 and behind.get(name) != before.get(name):
-                told += (
+                message += (
                     "each replaces the other's rows of one key, and which is left depends on which comes last"
                 )
                 question = "Can they have rows of one key? If not, or if either may win: --allow order"
-                findings.append(finding_of_pair("order", told, place, question, FindingClass.UNDECLARED))
+                findings.append(finding_of_pair("order", message, place, question, FindingClass.UNDECLARED))
         return findings
     return None
 

@@ -64,11 +64,11 @@ def side_by_side_html(runs: Sequence[Run], *, title: str, said: str, difference:
     steps = [_row(line, marks) for line in _lines([run.lines for run in runs])]
     outcomes = [_row(line, {}) for line in _lines([run.outcome for run in runs])]
     rows, paragraphs = [*steps, *outcomes], [f"<p>{_text(said)}</p>"]
-    for anchor, mark, told in _ANCHORS:
+    for anchor, mark, text in _ANCHORS:
         place = next((place for place, row in enumerate(rows) if f'class="{mark}"' in row), None)
         if place is not None:
             rows[place] = rows[place].replace("<tr", f'<tr id="{anchor}"', 1)
-            paragraphs.append(f'<p><a href="#{anchor}">{told}</a></p>')
+            paragraphs.append(f'<p><a href="#{anchor}">{text}</a></p>')
     if difference:
         items = "".join(f"<li>{_text(line)}</li>" for line in difference)
         paragraphs.append(f"<p>In the end, unlike the undisturbed run:</p><ul>{items}</ul>")

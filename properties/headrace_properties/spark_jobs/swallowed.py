@@ -56,20 +56,20 @@ def heard_run(run: Callable[[], Result], *, silenced: bool = False) -> tuple[Res
 @contextmanager
 def _hearing(heard: "_Heard") -> Iterator[None]:
     originals = [
-        (owner, name, found)
+        (owner, name, method)
         for owner in STATE_API
-        for name, found in vars(owner).items()
-        if not name.startswith("_") and callable(found)
+        for name, method in vars(owner).items()
+        if not name.startswith("_") and callable(method)
     ]
-    for owner, name, found in originals:
-        setattr(owner, name, heard.listened(name, found))
+    for owner, name, method in originals:
+        setattr(owner, name, heard.listened(name, method))
     for owner in STATE_API:
         owner.__getattr__ = heard.missing
     try:
         yield
     finally:
-        for owner, name, found in originals:
-            setattr(owner, name, found)
+        for owner, name, method in originals:
+            setattr(owner, name, method)
         for owner in STATE_API:
             del owner.__getattr__
 
@@ -92,8 +92,8 @@ class _Heard:
                 raise
             except Exception as error:
                 named = [f"{key}={value!r}" for key, value in options.items()]
-                given = ", ".join([*map(repr, arguments), *named])
-                self._note(f"{_named(state, name)}({_short(given)})", error, sys._getframe(1), probe=False)
+                shown = ", ".join([*map(repr, arguments), *named])
+                self._note(f"{_named(state, name)}({_short(shown)})", error, sys._getframe(1), probe=False)
                 if self._silenced:
                     return None
                 raise
@@ -126,11 +126,11 @@ class _Heard:
                     break
             frame = frame.f_back
         if place and (body is not None or not probe):
-            told, silent = (
+            message, silent = (
                 f"{type(error).__name__}: {_short(str(error))}",
                 all(map(_does_nothing, body or ())),
             )
-            self.raised.append(RaisedCall(call, told, place, silent))
+            self.raised.append(RaisedCall(call, message, place, silent))
 
 
 def _named(variable: Any, call: str) -> str:

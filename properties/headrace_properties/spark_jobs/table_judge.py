@@ -83,18 +83,18 @@ class TableJudge:
     def moment(self, sight: Sight) -> JobMoment:
         """Return what a promise sees."""
         rows = [row for batch in (self._feed or ())[: sight.batches] for row in batch]
-        given = UnseenRows() if self._feed is None else tuple(InputRows(self._job.input).rows(rows))
+        inputs = UnseenRows() if self._feed is None else tuple(InputRows(self._job.input).rows(rows))
         outputs = [] if self._outcome is None else [
-            row for batch, given in sorted(self._outcome.outputs.items()) if batch < sight.batches for row in given
+            row for batch, inputs in sorted(self._outcome.outputs.items()) if batch < sight.batches for row in inputs
         ]  # fmt: skip
         calm = (self.calm or sight).contents
         tables = {
             name: tuple(rows_of_table(sight.contents.get(name, []), calm.get(name, [])))
             for name in dict.fromkeys([*calm, *sight.contents])
         }
-        told = given if self._feed is None else tuple(InputRows(self._job.output).rows(outputs))
+        results = inputs if self._feed is None else tuple(InputRows(self._job.output).rows(outputs))
         late = self._outcome.late if self._outcome else 0
-        return JobMoment(given, told, {}, late, tables, tuple(map(_effect_seen, sight.effects)))
+        return JobMoment(inputs, results, {}, late, tables, tuple(map(_effect_seen, sight.effects)))
 
     def asked(self) -> dict[str, str]:
         """Return why no run has tested a promise, by its name; "": one has."""

@@ -248,7 +248,7 @@ class SparkTarget:
         """Try the query on the real Spark, at each of its effects."""
         judge = self._judge()
         own = f"paths and tables were the trials' own{laboratory.reached}"
-        told = f"Spark {self._spark} ran it as it is; {own}"
+        note = f"Spark {self._spark} ran it as it is; {own}"
         reader = laboratory.reader
         if reader is not None:
             reader.promises = self.promises
@@ -268,12 +268,12 @@ class SparkTarget:
             message = f"Spark refuses to start the query: {error.message}"
             remedy = "Choose an output mode that fits the query and its sink"
             refusal = self._refusal() or finding_of(Cause.ERROR, error.place, message, remedy)
-            return SparkReport(self.name, None, None, (refusal,), notes=(told,))
+            return SparkReport(self.name, None, None, (refusal,), notes=(note,))
         if self.job.state is not None and REMOTE in self.job.state.settings.values:
-            told += ". It is a client of Spark Connect, and had a classic session"
-        told += laboratory.went_on(check.sink, len(sink.effects))
+            note += ". It is a client of Spark Connect, and had a classic session"
+        note += laboratory.went_on(check.sink, len(sink.effects))
         may_repeat = self.job.declares.source.once is False
-        told += "; rows that it delivers again were not tried" * (may_repeat and bool(laboratory.batches))
+        note += "; rows that it delivers again were not tried" * (may_repeat and bool(laboratory.batches))
         of_source = () if reader is None else reader.of_source(self.job.declares.source)
         findings = ranked([*of_source, *self._broken(judge, sink), *self._shown(sink), *review.findings])
         asked = judge.asked()
@@ -284,14 +284,18 @@ class SparkTarget:
                 f"promise {name} is not judged on the real Spark: its trials leave no such table"
                 for name in names
             )
-            unknown, notes = (*unknown, *unjudged), (told, *review.notes)
+            unknown, notes = (*unknown, *unjudged), (note, *review.notes)
             return SparkReport(self.name, None, sink, findings, unknown, notes, calm=judge.calm, asked=asked)
         of_pipeline = reader.first.findings(reader.expected, FindingClass.UNDECLARED)
         violated = FindingClass.VIOLATED
-        kept = (found for found in of_pipeline if found.finding_class is violated or Cause.ORDER not in allow)
+        kept = (
+            finding
+            for finding in of_pipeline
+            if finding.finding_class is violated or Cause.ORDER not in allow
+        )
         findings = ranked([*kept, *findings])
         unknown = (*unknown, *reader.first.unknown(allow_unknown))
-        notes = (told, reader.first.note, *review.notes)
+        notes = (note, reader.first.note, *review.notes)
         return SparkReport(self.name, None, sink, findings, unknown, notes, asked=reader.first.asked())
 
     def _judge(self) -> TableJudge:
@@ -319,11 +323,11 @@ class SparkTarget:
         def fails(kept: tuple[int, ...], _schedule: Schedule) -> bool:
             nonlocal smallest
             try:
-                found = replace(self, feed=narrowed(self.feed, kept)).broken_again(finding.trial)
+                broken = replace(self, feed=narrowed(self.feed, kept)).broken_again(finding.trial)
             except HeadraceError:
                 return False
-            smallest = smallest if found is None else found
-            return found is not None
+            smallest = smallest if broken is None else broken
+            return broken is not None
 
         calm = finding.trial.fault.kind is SinkFaultKind.NONE
         kept, _ = shrunk(sum(map(len, self.feed)), Schedule(), fails, CALM_TRIES if calm else SINK_TRIES)
@@ -340,17 +344,17 @@ class SparkTarget:
             judge.take(calm.at_end(len(self.feed)))
         else:
             target.try_fault(trial.fault, judge.watcher)
-        found = next(judge.findings(trial.feed_seed, trial.kept, trial.spark), None)
-        return None if found is None else replace(found, trial=trial)
+        finding = next(judge.findings(trial.feed_seed, trial.kept, trial.spark), None)
+        return None if finding is None else replace(finding, trial=trial)
 
-    def rows_beside(self, trial: SinkTrial, given: Batches) -> OtherRows | None:
+    def rows_beside(self, trial: SinkTrial, batches: Batches) -> OtherRows | None:
         """Return the rows that show how a promise is broken, beside those that the sink is given; ``None``: no others do."""
         if trial.fault.kind is SinkFaultKind.DELIVERED:
             delivery = [*RowDelivery][trial.fault.effect]
-            return OtherRows(delivery.value, DELIVERIES[delivery].of(given))
+            return OtherRows(delivery.value, DELIVERIES[delivery].of(batches))
         if trial.fault.kind is SinkFaultKind.NONE and trial.promise:
             names = self.sink_call()[2].names
-            return rows_by_version(given, names, self.promises, trial.promise)
+            return rows_by_version(batches, names, self.promises, trial.promise)
         return None
 
     def _refusal(self) -> Finding | None:
@@ -443,9 +447,9 @@ class SparkTarget:
     def _confined(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return a call that is limited. A trial simulates its effects, and refuses those outside of it."""
 
-        def confined(*given: Any) -> None:
+        def confined(*arguments: Any) -> None:
             with effects_let_through(), call_time_limited(self.limits):
-                call(*given)
+                call(*arguments)
 
         confined.__wrapped__ = call  # type: ignore[attr-defined]  # whose definition is the place
         return confined
@@ -517,9 +521,9 @@ class SparkTarget:
                 trial = replace(self, feed=narrowed(self.feed, kept)).try_fault(finding.fault)
             except HeadraceError:  # a smaller feed that the job or the sink cannot take
                 return False
-            for found in trial.findings:
-                if (found.wrong, found.place) == (finding.wrong, finding.place):
-                    smallest = found
+            for shown in trial.findings:
+                if (shown.wrong, shown.place) == (finding.wrong, finding.place):
+                    smallest = shown
                     return True
             return False
 

@@ -67,11 +67,13 @@ def _checkpoint(first: QueryLife, second: QueryLife) -> Finding | None:
     shared = f"{_both(first, second)} have one checkpoint, {place}"
     remedy = "Give each query a checkpointLocation of its own"
     if first.number not in second.beside:
-        told = f"{shared}, one behind the other: the second goes on where the first has ended, and reads nothing before"
+        message = f"{shared}, one behind the other: the second goes on where the first has ended, and reads nothing before"
         question = f"Are they the same query, run again? If not: {remedy[0].lower()}{remedy[1:]}"
-        return finding_of_pair("checkpoint", told, second.job.sink.place, question, FindingClass.UNDECLARED)
-    told = f"{shared}: Spark stops the one when the other starts, which then goes on from offsets that are not its own"
-    return finding_of_pair("checkpoint", told, second.job.sink.place, remedy)
+        return finding_of_pair(
+            "checkpoint", message, second.job.sink.place, question, FindingClass.UNDECLARED
+        )
+    message = f"{shared}: Spark stops the one when the other starts, which then goes on from offsets that are not its own"
+    return finding_of_pair("checkpoint", message, second.job.sink.place, remedy)
 
 
 def _files(first: QueryLife, second: QueryLife) -> Finding | None:
@@ -80,12 +82,12 @@ def _files(first: QueryLife, second: QueryLife) -> Finding | None:
         return None
     if _checkpoint(first, second) is not None:
         return None
-    told = (
+    message = (
         f"{_both(first, second)} write files to one place, {place}, and so have one log of batches: a batch of the one counts as"
         " written if the other has one of its number, and its rows are missing"
     )
     remedy = "Give each query a path of its own, or bring the streams together with union()"
-    return finding_of_pair("missing", told, second.job.sink.place, remedy)
+    return finding_of_pair("missing", message, second.job.sink.place, remedy)
 
 
 def _both(first: QueryLife, second: QueryLife) -> str:

@@ -112,17 +112,17 @@ class Upgrade:
             for part in changes
             if part.fate is StateFate.KEPT
         )
-        found = self.find(QueryTrial(Cause.UPGRADE))
+        finding = self.find(QueryTrial(Cause.UPGRADE))
         unknown = [part.what for part in changes if part.fate is StateFate.UNKNOWN]
         if not any(part.fate in _NOT_RUN for part in changes):
             try:
-                found = self._smallest() or found
+                finding = self._smallest() or finding
             except _OtherInputError as other:
                 unknown.append(str(other))
-        told = tuple(f"the upgrade from {self.earlier.name} was not run: {why}" for why in unknown)
-        if found is None or (allowed and found.finding_class is FindingClass.UNDECLARED):
-            return UpgradeReport((), told, notes)
-        return UpgradeReport((found,), told, notes)
+        not_run = tuple(f"the upgrade from {self.earlier.name} was not run: {why}" for why in unknown)
+        if finding is None or (allowed and finding.finding_class is FindingClass.UNDECLARED):
+            return UpgradeReport((), not_run, notes)
+        return UpgradeReport((finding,), not_run, notes)
 
     def find(self, trial: QueryTrial) -> Finding | None:
         """Return what a trial shows: what a checkpoint of the earlier version is, or what comes of going on from it."""
@@ -188,10 +188,10 @@ class Upgrade:
         steps = (*self.job.stateful, *self.job.working)
         place = next((step.place for step in steps), "")
         if later.failure is not None:
-            told, place = raised_told(later.failure), place_of_failure(later.failure, place)
+            error, place = raised_told(later.failure), place_of_failure(later.failure, place)
             claim, message = (
                 FindingClass.VIOLATED,
-                f"resumed from the checkpoint of {self.earlier.name}, the query raises {told}",
+                f"resumed from the checkpoint of {self.earlier.name}, the query raises {error}",
             )
         else:
             expected = from_batch(new, number)

@@ -333,15 +333,15 @@ class _GroupState:
         self._key, self._state = key, state
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._state, name)
-        if not callable(found):
-            _note(HandlerCall(self._key, f"state.{name}", repr(found), users_place()))
-            return found
+        attribute = getattr(self._state, name)
+        if not callable(attribute):
+            _note(HandlerCall(self._key, f"state.{name}", repr(attribute), users_place()))
+            return attribute
 
         def call(*args: Any) -> Any:
-            result = found(*args)
-            given = "" if result is None else repr(result)
-            _note(HandlerCall(self._key, f"state.{name}({', '.join(map(repr, args))})", given, users_place()))
+            result = attribute(*args)
+            shown = "" if result is None else repr(result)
+            _note(HandlerCall(self._key, f"state.{name}({', '.join(map(repr, args))})", shown, users_place()))
             return result
 
         return call
@@ -385,18 +385,18 @@ class _Handle:
     def _told(self, call: str, arguments: tuple[Any, ...], result: Any) -> None:
         if _journal.get() is not None:
             shown = ", ".join(map(repr, arguments))
-            given = "" if result is None and call.endswith(_SILENT) else repr(result)
-            _note(HandlerCall(self.key, f"{call}({shown})", given, users_place()))
+            returned = "" if result is None and call.endswith(_SILENT) else repr(result)
+            _note(HandlerCall(self.key, f"{call}({shown})", returned, users_place()))
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._handle, name)
+        method = getattr(self._handle, name)
         if name not in {"getListState", "getMapState", "getValueState"}:
-            return found
+            return method
 
         def declare(stateName: str, *args: Any, **options: Any) -> Any:  # noqa: N803  Spark's name
             last = args[-1] if args and isinstance(args[-1], int) else None
             ttl_ms = options.get("ttlDurationMs") or last
-            variable = found(stateName, *args, **options)
+            variable = method(stateName, *args, **options)
             if _journal.get() is not None:
                 variable = _State(stateName, variable, self._told)
             if not ttl_ms:
@@ -454,8 +454,8 @@ _SILENT = ("Timer", *_WRITES, *_CLEARS)
 class _State:
     """A state variable whose calls are recorded."""
 
-    def __init__(self, name: str, state: Any, told: Callable[[str, tuple[Any, ...], Any], None]) -> None:
-        self._name, self._state, self._told = name, state, told
+    def __init__(self, name: str, state: Any, note: Callable[[str, tuple[Any, ...], Any], None]) -> None:
+        self._name, self._state, self._told = name, state, note
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._state, name)
@@ -527,13 +527,13 @@ def place_of(processor: Any) -> str:
 def _remembered(handler: Any) -> dict[str, bytes]:
     """What the processor, its class and the variables of its code hold besides handles and state, pickled; or a function's."""
     kind = _kind(handler)
-    found = {f"self.{name}": value for name, value in _attributes(handler)} if kind is not handler else {}
+    variables = {f"self.{name}": value for name, value in _attributes(handler)} if kind is not handler else {}
     closed_over = {name: _contents(cell) for name, cell in _cells(kind).items()}
     for held, prefix in ((vars(kind), f"{kind.__name__}."), (_globals(kind), ""), (closed_over, "")):
-        found |= {f"{prefix}{name}": value for name, value in held.items() if isinstance(value, _PLAIN)}
+        variables |= {f"{prefix}{name}": value for name, value in held.items() if isinstance(value, _PLAIN)}
     return {
         what: pickled
-        for what, value in found.items()
+        for what, value in variables.items()
         if not what.rpartition(".")[2].startswith("__") and (pickled := _pickled(value)) is not None
     }
 

@@ -36,13 +36,13 @@ def written_tables(job: SparkJob, outcome: Outcome) -> Mapping[str, tuple[Any, .
     table = TableVersion(job.output)
     for rows in _given(job, outcome):
         table = written(table, Rows(job.output, [tuple(rows)]), request, known)
-    found = InputRows(job.output).rows(table.rows)
+    held = InputRows(job.output).rows(table.rows)
     if sink.format != "kafka":
-        return {name: tuple(found)}
+        return {name: tuple(held)}
     by_topic = _TOPIC in job.output.names and not target_of_query(job)
-    names = dict.fromkeys(row[_TOPIC] for row in found) if by_topic else [name]
+    names = dict.fromkeys(row[_TOPIC] for row in held) if by_topic else [name]
     return {
-        topic: tuple(with_json(row) for row in found if not by_topic or row[_TOPIC] == topic)
+        topic: tuple(with_json(row) for row in held if not by_topic or row[_TOPIC] == topic)
         for topic in names
     }
 

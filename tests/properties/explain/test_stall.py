@@ -320,7 +320,7 @@ def test_a_timer_that_a_broken_recovery_forgets_is_explained_in_a_run() -> None:
         assert broken.awaited is not None
         narrative = narrate(history, verdicts, about)
         assert narrative is not None
-        assert 8 <= narrative.told < len(history) / 5
+        assert 8 <= narrative.covered < len(history) / 5
         text = " ".join(narrative.paragraphs)
         assert "worker-0 is paused" in text
         assert "finds the timer in its scan, and queues it. It is rule recovered" in text

@@ -89,13 +89,13 @@ def chart_of(events: Sequence[Event], pipeline: Pipeline, key: str | None = None
 def _outputs(events: Iterable[Event], pipeline: Pipeline) -> list[tuple[str, int, Production]]:
     """Return what was durably sent outside: by which computation and when, each once."""
     wanted = set(pipeline.output_streams)
-    found: dict[str, tuple[str, int, Production]] = {}
+    outputs: dict[str, tuple[str, int, Production]] = {}
     for event in events:
         if isinstance(event, Applied):
             for production in event.delta.productions:
                 if production.stream in wanted:
-                    found.setdefault(production.record_id, (event.computation, event.at_us, production))
-    return list(found.values())
+                    outputs.setdefault(production.record_id, (event.computation, event.at_us, production))
+    return list(outputs.values())
 
 
 def _arrivals(

@@ -74,10 +74,10 @@ def _words(event: h.Event, lane: TimelineLane) -> str:  # noqa: C901, PLR0912  a
         case h.ScanBegun():
             return "scans its rows"
         case h.ScanEnded():
-            found = [f"timer {tag!r} of {key!r}" for key, tag in event.timers] + [
+            parts = [f"timer {tag!r} of {key!r}" for key, tag in event.timers] + [
                 f"production {one}" for one, _ in event.productions
             ]
-            return f"scan done: {', '.join(found) or 'no timer, no production'}"
+            return f"scan done: {', '.join(parts) or 'no timer, no production'}"
         case h.IntervalDropped():
             return f"learns that it is not the owner ({event.why})"
         case h.FaultStruck() if event.kind not in ("partition", "noise_drop"):

@@ -65,7 +65,7 @@ class Aims:
 
         ``count``: up to this number of rows, one is also added for a goal that needs none of its own.
         """
-        made: list[Known] = []
+        rows: list[Known] = []
         first: list[tuple[_Asked, bool]] = []
         through = [RowGoal(conditions) for conditions in self._hints.through]
         for goal in [*through, *sorted(self._hints.goals, key=_rank)]:
@@ -77,16 +77,16 @@ class Aims:
             ]
             first = first or parts
             room = MOST if goal.needed else count
-            if parts and len(made) < room and not any(self._meets(parts, known) for known in made):
+            if parts and len(rows) < room and not any(self._meets(parts, known) for known in rows):
                 asked_of = [asked for asked, _ in parts]
                 more = [part for part in first if part[0] not in asked_of and self._size not in part[0].names]
                 passing = [*parts, *more]
                 base = {
-                    name: value for name, value in (made[0] if made else {}).items() if name != self._size
+                    name: value for name, value in (rows[0] if rows else {}).items() if name != self._size
                 }
-                found = self._reached(passing, base) or self._reached(parts, base)
-                made += [found] if found is not None else []
-        return made, [known for known in made if self._meets(first, known)]
+                reached = self._reached(passing, base) or self._reached(parts, base)
+                rows += [reached] if reached is not None else []
+        return rows, [known for known in rows if self._meets(first, known)]
 
     def _meets(self, parts: Sequence[tuple[_Asked, bool]], known: Known) -> bool:
         return self._score(parts, known) == len(parts)

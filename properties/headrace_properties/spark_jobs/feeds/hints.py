@@ -154,8 +154,8 @@ def _row_of(hints: Hints, source: StreamSource) -> InputSlot:
 
 
 def _of_kafka(options: dict[str, str]) -> dict[str, Callable[[int], Any]]:
-    given = next((value for name, value in options.items() if name.lower() == "subscribe"), "events")
-    topics = [name.strip() for name in given.split(",")]
+    subscribed = next((value for name, value in options.items() if name.lower() == "subscribe"), "events")
+    topics = [name.strip() for name in subscribed.split(",")]
     return {
         "topic": lambda number: topics[number % len(topics)],
         "partition": lambda number: number % 2,

@@ -81,7 +81,7 @@ def _named(sources: tuple[StreamSource, ...], samples: Mapping[str, str]) -> dic
 
 def _of_files(rows: Mapping[str, Any], files: Mapping[str, SampleFile], others: list[_Rows]) -> list[_Rows]:
     """Return the rows of files in a few batches, with those of the other sources as they were drawn."""
-    made: list[_Rows] = [[] for _ in range(BATCHES)]
+    batches: list[_Rows] = [[] for _ in range(BATCHES)]
     for place, name in enumerate(rows):
         if name in files:
             own = [one_of(row, place, len(rows)) for row in rows_of(rows[name], files[name])]
@@ -89,5 +89,5 @@ def _of_files(rows: Mapping[str, Any], files: Mapping[str, SampleFile], others: 
             own = [row for row in chain.from_iterable(others) if row[place] is not None]
         size = -(-len(own) // BATCHES)
         for number in range(BATCHES):
-            made[number] += own[number * size : (number + 1) * size]
-    return list(filter(None, made))
+            batches[number] += own[number * size : (number + 1) * size]
+    return list(filter(None, batches))

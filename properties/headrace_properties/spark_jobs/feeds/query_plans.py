@@ -94,8 +94,8 @@ class _Relations:
     def _made(self, message: Any) -> list[ColumnScope]:
         if message.relation_id in self.batches:
             return self.batches[message.relation_id]
-        made = object_of(message.relation_id.encode())
-        rows = made if isinstance(made, Rows) else made()
+        relation = object_of(message.relation_id.encode())
+        rows = relation if isinstance(relation, Rows) else relation()
         return self._table(rows.schema.names, rows.all())
 
     def _table(self, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[ColumnScope]:
@@ -272,27 +272,27 @@ class _Relations:
                 slot.literals.extend(other.literals)
                 slot.uses.add(Use.COMPARED)
                 if other.literals:
-                    found = Recorded("isin", (column(slot), list(other.literals)), "")
-                    self.hints.want((*scope.passed, (found, False)))
-                    scope = replace(scope, passed=(*scope.passed, (found, True)))
+                    matched = Recorded("isin", (column(slot), list(other.literals)), "")
+                    self.hints.want((*scope.passed, (matched, False)))
+                    scope = replace(scope, passed=(*scope.passed, (matched, True)))
         return scope
 
 
 def _file_table(read: Any) -> tuple[Sequence[str], list[Sequence[Any]]]:
     """Return the columns and the first rows of files that are read as a table; none if they are not there."""
-    given = read.data_source
+    source = read.data_source
     schema = t.StructType([])
-    if given.schema:
-        as_json = given.schema.lstrip().startswith("{")
-        schema = t._parse_datatype_json_string(given.schema) if as_json else parse_schema(given.schema)
-    options, paths = tuple(given.options.items()), ",".join(given.paths)
-    file = own_files(StreamSource("", given.format.lower(), schema, options, paths))
+    if source.schema:
+        as_json = source.schema.lstrip().startswith("{")
+        schema = t._parse_datatype_json_string(source.schema) if as_json else parse_schema(source.schema)
+    options, paths = tuple(source.options.items()), ",".join(source.paths)
+    file = own_files(StreamSource("", source.format.lower(), schema, options, paths))
     try:
         items = list(islice(objects_in(file), _MOST_STATIC)) if file else []
     except SampleError:
         items = []
     names = schema.names or list(items[0] if items else ())
-    keys = names if file is None or file.header or given.format != "csv" else range(len(names))
+    keys = names if file is None or file.header or source.format != "csv" else range(len(names))
     return names, [[item.get(key) for key in keys] for item in items]
 
 

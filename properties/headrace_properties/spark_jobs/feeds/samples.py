@@ -62,8 +62,8 @@ def own_files(source: StreamSource) -> SampleFile | None:
         return None
     path = Path(source.path.removeprefix("file://"))
     separator = options.get("sep", options.get("delimiter", ","))
-    found = SampleFile(path, options.get("header", "").lower() == "true", separator, MOST_OWN_ROWS)
-    return found if any(file.suffix.lower() in _SUFFIXES[source.format] for file in _files(path)) else None
+    sample = SampleFile(path, options.get("header", "").lower() == "true", separator, MOST_OWN_ROWS)
+    return sample if any(file.suffix.lower() in _SUFFIXES[source.format] for file in _files(path)) else None
 
 
 _SUFFIXES = {
@@ -146,11 +146,11 @@ def _known(row: InputSlot, item: str | dict[Any, Any]) -> Known:
             return _fields(row, item)
         parsed = from_json(item, row.kind)
         return {part.name: value for part, value in zip(row.parts.values(), parsed or (), strict=False)}
-    given = _object(item) if isinstance(item, str) else item
-    if given.keys() >= {"value"} and given.keys() <= {part.label for part in row.parts.values()}:
-        whole = given["value"]
+    fields = _object(item) if isinstance(item, str) else item
+    if fields.keys() >= {"value"} and fields.keys() <= {part.label for part in row.parts.values()}:
+        whole = fields["value"]
         return _fields(
-            row, given | {"value": whole if isinstance(whole, str | bytes | None) else _json(whole)}
+            row, fields | {"value": whole if isinstance(whole, str | bytes | None) else _json(whole)}
         )
     if isinstance(item, str):
         return _fields(row, {text.label: item})
@@ -166,10 +166,10 @@ def _known(row: InputSlot, item: str | dict[Any, Any]) -> Known:
 
 def _object(line: str) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        parsed = json.loads(line)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 def _json(value: Any) -> str:

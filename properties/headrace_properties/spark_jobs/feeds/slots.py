@@ -142,12 +142,12 @@ _LETTERS: dict[str, Callable[[Any], str]] = {
 def _in_pattern(at: Any, pattern: str) -> str:
     if not isinstance(at, datetime):
         at = datetime(at.year, at.month, at.day)  # noqa: DTZ001
-    made = []
+    parts = []
     for quoted, letters, _, other in re.findall(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z']+)", pattern):
         if letters and set(letters) == {"S"}:
-            made.append(f"{at.microsecond:06}".ljust(len(letters), "0")[: len(letters)])
+            parts.append(f"{at.microsecond:06}".ljust(len(letters), "0")[: len(letters)])
         elif letters:
-            made.append(_LETTERS[letters](at) if letters in _LETTERS else letters)
+            parts.append(_LETTERS[letters](at) if letters in _LETTERS else letters)
         else:
-            made.append(other.translate({91: None, 93: None}) or quoted or "'" * (not other))  # [optional]
-    return "".join(made)
+            parts.append(other.translate({91: None, 93: None}) or quoted or "'" * (not other))  # [optional]
+    return "".join(parts)

@@ -63,15 +63,15 @@ class Terms:
 
     def all(self, arguments: Any, scope: ColumnScope) -> Any:
         """Return arguments in terms of slots, or None if one is unknown. None in them is the plain null."""
-        made = []
+        terms = []
         for argument in arguments:
             many = isinstance(argument, list | tuple)
             term = self.all(argument, scope) if many else self.term(argument, scope)
             if term is None and argument is not None:
-                made.append(_LOST)
+                terms.append(_LOST)
             else:
-                made.append(term)
-        return None if _LOST in made else type(arguments)(made)
+                terms.append(term)
+        return None if _LOST in terms else type(arguments)(terms)
 
     def _of_group(self, node: Recorded, scope: ColumnScope, size: Recorded) -> Term:
         """Return what an aggregate is of a group whose rows have the same values, but for those that count once."""
@@ -287,10 +287,10 @@ class Terms:
         otherwise = self.term(default[0], scope) if default else None
         if any(term is None for pair in terms for term in pair) or (default and otherwise is None):
             return None
-        made = Recorded("when", terms[0], node.place)
+        case = Recorded("when", terms[0], node.place)
         for pair in terms[1:]:
-            made = Recorded("when", (made, *pair), node.place)
-        return Recorded("otherwise", (made, otherwise), node.place) if default else made
+            case = Recorded("when", (case, *pair), node.place)
+        return Recorded("otherwise", (case, otherwise), node.place) if default else case
 
     def _replaced_null(self, node: Recorded, scope: ColumnScope) -> Term:
         arguments = self.all(node.args, scope)

@@ -32,13 +32,13 @@ def oldest_first(batches: _Batches, names: Sequence[str], versions: Versions) ->
     """Return batches in which the rows of each key change places, so that older versions come first."""
     rows = [row for batch in batches for row in batch]
     places = dict[str, list[int]]()
-    found = [_columns(row, names) for row in rows]
-    for place, columns in enumerate(found):
+    by_row = [_columns(row, names) for row in rows]
+    for place, columns in enumerate(by_row):
         if columns.get(versions.version) is not None and {*versions.by} <= columns.keys():
             places.setdefault(repr([columns[name] for name in versions.by]), []).append(place)
     moved = dict[int, tuple[Any, ...]]()
     for known in places.values():
-        ordered = sorted(known, key=lambda place: found[place][versions.version])
+        ordered = sorted(known, key=lambda place: by_row[place][versions.version])
         moved |= {place: rows[old] for place, old in zip(known, ordered, strict=True)}
     numbers = count()
     return [
@@ -81,11 +81,11 @@ def _changed(row: Sequence[Any], names: Sequence[str], values: Mapping[str, Any]
 
 
 def _changed_object(value: Any, values: Mapping[str, Any]) -> Any:
-    found = _object(value)
-    changed = {name: values[name] for name in found or () if name in values}
-    if not found or not changed:
+    known = _object(value)
+    changed = {name: values[name] for name in known or () if name in values}
+    if not known or not changed:
         return value
-    text = json.dumps(found | changed)
+    text = json.dumps(known | changed)
     return text if isinstance(value, str) else text.encode()
 
 
@@ -94,7 +94,7 @@ def _object(value: Any) -> dict[str, Any] | None:
     if not isinstance(value, str | bytes | bytearray):
         return None
     try:
-        found = json.loads(value)
+        parsed = json.loads(value)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return parsed if isinstance(parsed, dict) else None

@@ -150,7 +150,7 @@ class Restart:
     """A checkpoint that is replaced, and what comes before and behind that."""
 
     fault: SinkFault  # its kind, the index of the first batch that comes again, and its number
-    told: str  # from where the query goes on
+    how: str  # from where the query goes on
     before: Batches
     behind: Batches
     first_id: int  # of the batches behind it

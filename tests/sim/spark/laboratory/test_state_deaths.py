@@ -106,7 +106,7 @@ def test_a_task_dies_at_a_call_of_its_state(
     fault = SinkFault(SinkFaultKind.STATE, 1, call)
     trial = tried(jvm, tmp_path, READ + program + WRITTEN, fault)
     assert trial.fault == fault
-    assert where in trial.told
+    assert where in trial.what
     assert {finding.wrong for finding in trial.findings} == found
 
 

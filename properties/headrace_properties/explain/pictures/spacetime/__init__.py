@@ -118,12 +118,12 @@ def role_of(address: str) -> str:
 
 def lanes_of(history: Iterable[h.Event]) -> list[str]:
     """Return the processes that play a part, in the order of the figure; unknown roles come last."""
-    found: set[str] = set()
+    processes: set[str] = set()
     for event in history:
-        found.add(event.process)
+        processes.add(event.process)
         if isinstance(event, h.AckSent):
-            found.add(event.to)
-    return sorted(found - {""}, key=_place)
+            processes.add(event.to)
+    return sorted(processes - {""}, key=_place)
 
 
 def _place(address: str) -> tuple[int, list[tuple[str, int]]]:
@@ -149,7 +149,7 @@ def document_of(
     causes = Causes(history) if isinstance(history, h.History) and history.activations else None
     messages = [message for message in messages_of(links) if _carried(history, causes, message)]
     losses = losses_of(history)
-    told, codecs = narrate(history, verdicts, pipelines=pipelines), Codecs(pipelines)
+    story, codecs = narrate(history, verdicts, pipelines=pipelines), Codecs(pipelines)
     document = {
         "title": title,
         "subtitle": subtitle,
@@ -175,7 +175,7 @@ def document_of(
             _violation(history, name, verdict, verdicts, links, pipelines)
             for name, verdict in verdicts.items() if isinstance(verdict, Violated)
         ],
-        "told": told.invariant if told else "",
+        "told": story.invariant if story else "",
         "rates": [[point.at_us, point.rate] for point in rates.points] if rates else [],
         "jump": _jump(rates),
     }  # fmt: skip
@@ -247,7 +247,7 @@ def _violation(
     until = -1 if violated.awaited else end_of(history, name, witness)
     story = narrate(history, verdicts, name, pipelines)
     sentences = story.sentences if story else ()
-    told = {sentence.text for sentence in sentences}
+    texts = {sentence.text for sentence in sentences}
     return {
         "name": name,
         "title": rule(name).title if is_invariant(name) else violated.message,
@@ -255,7 +255,7 @@ def _violation(
         "witness": witness,
         "subject": sorted(subject_of(history, witness, links, until)),
         "story": [{"event": sentence.event, "text": sentence.text} for sentence in sentences],
-        "moral": [text for text in story.paragraphs if text not in told] if story else [],
+        "moral": [text for text in story.paragraphs if text not in texts] if story else [],
     }
 
 
@@ -294,8 +294,8 @@ def _detail(event: h.Event) -> str:
         case h.Injected():
             return "; ".join(dict.fromkeys(map(_record, event.productions)))
         case h.Executed() if event.productions:
-            made = "; ".join(dict.fromkeys(map(_record, event.productions)))
-            return f"produces {made}"
+            productions = "; ".join(dict.fromkeys(map(_record, event.productions)))
+            return f"produces {productions}"
         case h.Output():
             return _record(event.production)
         case h.Applied() if event.delta.state is not None:
