@@ -3,7 +3,6 @@
 Rules of this file:
 
 * What it owns is what the newest table that it has seen says of this very incarnation; a new interval is scanned before it works.
-* A computation's input watermark is the minimum over its senders *as this worker has been told* (7.2); it never goes back.
 * Deliveries for keys that it does not own are ignored: their senders retry, with a newer table.
 * It wakes for what is due: heartbeats; retries and time-outs of what is outstanding; a report, at whole periods and only if
   something has happened. What waits for nobody goes along with a heartbeat.
@@ -25,6 +24,7 @@ from headrace.rules import RULES, Rules
 from headrace.wire import messages as m
 from headrace.wire.effects import Deliveries, Effect, Event, Send, Start, Wake
 from headrace.wire.rows import Production
+from headrace.worker.input_progress import InputProgress
 from headrace.worker.interval import WORKING, OwnedInterval
 from headrace.worker.shared import Load, Shared
 from headrace.worker.states import AssignmentState, IntervalInput
@@ -65,9 +65,7 @@ class Worker:
         self._table = m.Table()
         self._intervals: dict[int, OwnedInterval] = {}
         self._by_computation: dict[str, list[OwnedInterval]] = {}
-        self._progress: dict[str, m.Progress] = {}
-        self._inputs: dict[str, tuple[int, int, int]] = {}
-        self._senders_of: dict[str, tuple[str, ...]] = {}
+        self._inputs = InputProgress(topologies, rules)
         self._last_reports: dict[int, m.IntervalReport] = {}
         self._wakes = self._shared.wakes
         self._sweep_due = self._shared.sweep_due
@@ -123,7 +121,7 @@ class Worker:
     @property
     def progress(self) -> Mapping[str, m.Progress]:
         """The latest progress received, by sender."""
-        return self._progress
+        return self._inputs.known
 
     @property
     def outbox(self) -> Outbox[Holder]:
@@ -332,7 +330,7 @@ class Worker:
             self._shared.record(VersionAdopted, table.topology)
             self._percentiles_wanted = _wants_percentiles(self._topologies[table.topology])
         self._table = table
-        self._senders_of.clear()
+        self._inputs.adopt(table)
         before = self._shared.routing
         routing = self._shared.routing = routing_of(table)
         is_owner, incarnation = self._rules.is_owner, self._incarnation
@@ -351,7 +349,7 @@ class Worker:
         self._advance_all(now)  # a sender that has left holds nothing back any more
         for interval in self.intervals:
             if interval.state is AssignmentState.SCANNING and not interval.begun:
-                names = (interval.computation, *self._senders(interval.computation))
+                names = (interval.computation, *self._inputs.senders(interval.computation))
                 interval.begin(now, names, self._on_recovered)
         if table.joining is not None:  # the change waits for everybody to know
             self._heartbeat()
@@ -372,7 +370,7 @@ class Worker:
                 soft.where = specs[name]
 
     def _on_recovered(self, now: int, interval: OwnedInterval, progress: Mapping[str, m.Progress]) -> None:
-        if self._learn(progress.items()):
+        if self._inputs.learn(progress.items()):
             self._advance_all(now)
         self._advance(now, interval)
 
@@ -390,57 +388,13 @@ class Worker:
         self._by_computation = {}
         for interval in self._intervals.values():
             self._by_computation.setdefault(interval.computation, []).append(interval)
-        self._inputs.clear()
 
     # Watermarks (7.2)
 
-    def _senders(self, computation: str) -> tuple[str, ...]:
-        """Return who may output to a computation: by the version in force, and by those that are retiring."""
-        if computation not in self._senders_of:
-            self._senders_of[computation] = self._find_senders(computation)
-        return self._senders_of[computation]
-
-    def _find_senders(self, computation: str) -> tuple[str, ...]:
-        """Find its senders by its own pipeline version, and of other versions those that retire or join.
-
-        Choice: the senders of a sender that has left take its place. So a retiring computation whose senders have all left
-        still stays behind what is upstream, and can come back.
-        """
-        table, rules = self._table, self._rules
-        own = deployed(computation, self._topologies, table).pipeline.senders(computation)
-        computations = {name for pipeline in self._topologies for name in pipeline.computations}
-        here = {a.computation for a in table.assignments}
-        passing = {*table.retiring, *(here - set(self._topologies[table.topology].computations))}
-        versions = [topology for topology in self._topologies if computation in topology.computations]
-        candidates = dict.fromkeys(
-            [*own, *(name for version in versions for name in version.senders(computation))]
-        )
-        counted = [name for name in candidates if rules.counts_as_sender(name in own, name in passing)]
-        senders: dict[str, None] = {}
-        for name in counted:
-            left = name in computations and name not in here
-            senders |= dict.fromkeys(self._find_senders(name)) if left else {name: None}
-        return tuple(senders)
-
     def _on_watermarks(self, now: int, message: m.Watermarks) -> None:
-        if self._learn(message.values):
+        if self._inputs.learn(message.values):
             self._note_news(now)
             self._advance_all(now)
-
-    def _learn(self, values: Any) -> bool:
-        """Take in progress; return whether any of it is news. Values never go back at any observer (S11)."""
-        known, learned = self._progress, False
-        for name, progress in values:
-            before = known.get(name)
-            if before == progress:
-                continue
-            after = progress if before is None else self._rules.merged(before, progress)
-            if after != before:
-                known[name] = after
-                learned = True
-        if learned:
-            self._inputs.clear()
-        return learned
 
     def _advance_all(self, now: int) -> None:
         for interval in self.intervals:
@@ -449,27 +403,8 @@ class Worker:
                 interval.pump(now)
 
     def _advance(self, now: int, interval: OwnedInterval) -> None:
-        name = interval.computation
-        values = self._inputs.get(name)
-        if values is None:
-            values = self._inputs[name] = self._input_of(name, interval.soft.where)
-        low, timer, horizon = values
+        low, timer, horizon = self._inputs.of(interval.computation, interval.soft.where)
         interval.soft.advance(now, low, timer, horizon)
-
-    def _input_of(self, name: str, where: Deployed) -> tuple[int, int, int]:
-        """Return (low watermark, what timers follow, horizon) of a computation's input: minima over its senders (7.2)."""
-        nothing = m.Progress()
-        senders = [self._progress.get(sender, nothing) for sender in self._senders(name)]
-        least = self._rules.input_watermark
-        low, horizon = (
-            least([progress.low_watermark for progress in senders]),
-            least([progress.horizon for progress in senders]),
-        )
-        percentile = where.spec.watermark_percentile
-        if percentile >= 100:
-            return low, low, horizon
-        timer = least([dict(progress.percentiles).get(percentile, MIN_TIME) for progress in senders])
-        return low, max(low, timer), horizon
 
     def _report(self, *, again: bool) -> None:
         """Tell the authority of each interval's progress that has changed, bucketed by interval (7.2).
