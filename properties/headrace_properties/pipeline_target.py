@@ -274,7 +274,7 @@ def failure_told(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """The innermost line of the user's own code that was running; a `SyntaxError` names its place itself."""
+    """Return the innermost line of the user's own code that was running; a `SyntaxError` names its place itself."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users_file(frame.filename)]
     if not frames or isinstance(error, SyntaxError):
         return ""

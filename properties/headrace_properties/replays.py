@@ -165,7 +165,7 @@ def read_replay(path: Path) -> ReplayFile:
 
 
 def _of_another_format(version: int) -> str:
-    """Why a file is not read, and what to do."""
+    """Return why a file is not read, and what to do."""
     return f"it has format {version}, and this version of Headrace reads formats up to {REPLAY_FORMAT}. Update Headrace"
 
 

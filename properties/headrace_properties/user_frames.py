@@ -88,5 +88,5 @@ def place_in(frame: FrameType | None, base: FrameType | None = None) -> Place | 
 
 
 def place_of(code: CodeType, line: int) -> Place:
-    """A line of a function."""
+    """Return A line of a function."""
     return Place(code.co_filename, line, code.co_qualname)

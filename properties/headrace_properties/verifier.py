@@ -530,7 +530,7 @@ def _promises_beside(names: tuple[str, str] | None) -> Sequence[Promise]:
 
 
 def _importable_name(pipeline: object, feed: object) -> tuple[str, str] | None:
-    """(``MODULE:PIPELINE``, the feed's name) of a module that has both; if several do, of one that has promises, too."""
+    """Return (``MODULE:PIPELINE``, the feed's name) of a module that has both; if several do, of one that has promises, too."""
     home = sys.modules.get(getattr(feed, "__module__", ""))
     candidates: list[tuple[bool, tuple[str, str]]] = []
     for module in [home, *sys.modules.values()]:

@@ -100,7 +100,7 @@ class EveryConsumer:
         self._judge(event, event.process.partition("/")[0], self._adopted.get(event.process, 0))
 
     def _judge(self, event: Executed | Injected, maker: str, version: int) -> None:
-        """The productions of one step, or of one record of the source."""
+        """Judge the productions of one step, or of one record of the source."""
         works_by = self._works_by(maker, version)
         for (record_id, stream), got in _by_record(event.productions).items():
             self._found.reached += 1

@@ -51,7 +51,7 @@ class OneAtATime:
             self._check_key(event)
 
     def _check_key(self, event: Executed) -> None:
-        """The record was addressed to this key."""
+        """Check that the record was addressed to this key."""
         work = self._ledger.owed.get(event.computation, {}).get(event.cause)
         if work is not None and work.key != event.key and not self._ledger.is_weak_id(event.cause):
             text = f"{_run(event)}, and that record is for key {work.key!r} (MillWheel 4.2)"

@@ -29,7 +29,7 @@ class Rule:
 
 @cache
 def rules() -> dict[str, Rule]:
-    """All of them. Checkers need a pipeline; this one has every feature that a checker asks for."""
+    """Return all of them. Checkers need a pipeline; this one has every feature that a checker asks for."""
     pipeline = Pipeline("any")
     pipeline.injector("in", skew_limit_us=1)
     pipeline.add(Computation(), name="strong", inputs=["in"], outputs=["between"])

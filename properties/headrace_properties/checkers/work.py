@@ -115,7 +115,7 @@ class PendingWork:
         return _top(heap) if heap else MAX_TIME
 
     def finish(self, work: WorkItem) -> None:
-        """It is over."""
+        """Note that it is over."""
         if work.holds and not work.done:
             self._holding[work.sender] -= 1
         work.done = True

@@ -305,7 +305,7 @@ def _named(content: list[tuple[str, str, bytes, int]]) -> str:
 
 
 def _content(run: Executed) -> list[tuple[str, str, bytes, int]]:
-    """What user code produced, without its consumers: these depend on the topology, which may have changed."""
+    """Return what user code produced, without its consumers: these depend on the topology, which may have changed."""
     return sorted(
         {
             (production.record_id, production.stream, production.value, production.timestamp)

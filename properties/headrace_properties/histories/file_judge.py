@@ -25,7 +25,7 @@ NOT_TOLD = "the file tells of records, and not of steps"
 
 @cache
 def record_titles() -> Mapping[str, str]:
-    """The checks of a History of records: name to statement, in one line."""
+    """Return the checks of a History of records: name to statement, in one line."""
     any_header = Header("headrace-history", 1, Tells.RECORDS, "any", (Graph((), ()),))
     return {check.name: check.title for check in record_checks(Books(any_header, ""))}
 
@@ -150,7 +150,7 @@ class _Records:
         return events
 
     def shown(self, event: Event) -> Event | None:
-        """An event as promises get it: a step with the state that it left, if its process tells that next; ``None``: not.
+        """Return an event as promises get it: a step with the state that it left, if its process tells that next; ``None``: not.
 
         The writes that the translation makes up for outputs are left out; and what others say of a state, which H4 judges.
         """

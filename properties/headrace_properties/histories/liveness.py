@@ -404,5 +404,5 @@ class SourceKeepsWatermark:
 
 
 def liveness_checks(books: Books) -> list[Checker]:
-    """All of them."""
+    """Return all of them."""
     return [WatermarkFollows(books), SomethingLeaves(books), SourceKeepsWatermark(books)]

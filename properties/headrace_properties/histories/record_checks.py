@@ -217,7 +217,7 @@ class OnlySent:
 
 
 def record_checks(books: Books) -> list[Checker]:
-    """All of them."""
+    """Return all of them."""
     return [
         WatermarkWaits(books),
         NothingBehind(books),

@@ -83,5 +83,5 @@ def _reaching(mutant: CodeMutant, surveyed: Sequence[SurveyedRun]) -> Sequence[S
 
 @lru_cache(maxsize=256)
 def _executable(module: Module) -> frozenset[int]:
-    """The lines of a module that have code."""
+    """Return the lines of a module that have code."""
     return frozenset(lines_of(compile(module.source, module.file, "exec")))

@@ -68,12 +68,12 @@ def try_seed(application: Application, seed: int) -> JudgedRun:
 
 
 def fired_in(judged: JudgedRun) -> tuple[str, ...]:
-    """The invariants and promises that a run violates, or ``error``."""
+    """Return the invariants and promises that a run violates, or ``error``."""
     return ("error",) if judged.error else tuple(judged.broken)
 
 
 def message_of(judged: JudgedRun) -> str:
-    """What the first of these says."""
+    """Return what the first of these says."""
     return str(judged.error or next(iter(judged.broken.values())).message)
 
 

@@ -78,7 +78,7 @@ def conserved(name: str, *, held: Mapping[str, Amount], carried: Mapping[str, Am
 
 
 def _moved(change: RowChange) -> str:
-    """What a step consumed and produced, as the tail of a sentence."""
+    """Return what a step consumed and produced, as the tail of a sentence."""
     consumed = ", ".join(repr(view.value) for view in change.consumed) or "nothing"
     produced = ", ".join(repr(view.value) for view in change.produced) or "nothing"
     return f"; it consumed {consumed} and produced {produced}"

@@ -134,7 +134,7 @@ class _Calm:
                     yield f"{event.record_id} was sent again too soon"
 
     def _hasty(self) -> Iterator[str]:
-        """Retries whose delays do not double (6.1.1), up to the longest."""
+        """Yield retries whose delays do not double (6.1.1), up to the longest."""
         times: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
         for event in self._of(Resent):
             times[event.process, event.record_id, event.consumer].append(event.at_us)
@@ -185,7 +185,7 @@ class _Calm:
         return sum(spec.processes for spec in self._pipeline.injectors.values())
 
     def _most(self, messages: Mapping[str, int]) -> Mapping[tuple[str, str], float]:
-        """(Role, message) to how many each process of the role may get. ``messages``: how many each got that bring news."""
+        """Map (role, message) to how many each process of the role may get. ``messages``: how many each got that bring news."""
         engine, times = self._engine, self._times
         turns = times(engine.lease_us // 4) + 3
         peeks = times(engine.lease_us // 2) + 3
@@ -227,7 +227,7 @@ class _Calm:
         )
 
     def _most_wakes(self, role: str, messages: int) -> float:
-        """How often a process may be woken at most: for its periods, and once for what follows from each message."""
+        """Return how often a process may be woken at most: for its periods, and once for what follows from each message."""
         beats, turns = (
             self._times(self._engine.heartbeat_period_us) + 3,
             self._times(self._engine.lease_us // 4),
@@ -238,7 +238,7 @@ class _Calm:
         return messages + resent + (3 + turns if role == "authority" else beats + self._wall_timers)
 
     def _most_in_all(self) -> Mapping[tuple[str, str], float]:
-        """The same for all processes of a role together."""
+        """Return the same for all processes of a role together."""
         engine = self._engine
         sent = {
             (production.record_id, production.consumer)
@@ -262,7 +262,7 @@ class _Calm:
     # Nothing comes late
 
     def _uneven(self) -> Iterator[str]:
-        """The first intervals go to whoever has the fewest (7.1)."""
+        """Judge whether the first intervals go to whoever has the fewest (7.1)."""
         workers = {event.process for event in self._of(ProcessStarted) if role_of(event.process) == "worker"}
         owned = Counter(dict.fromkeys(workers, 0))
         owned.update(event.owner for event in self._of(IntervalMinted))
@@ -270,7 +270,7 @@ class _Calm:
             yield f"the workers were given {dict(sorted(owned.items()))} intervals"
 
     def _slow_mints(self) -> Iterator[str]:
-        """The first intervals: a new master listens for two heartbeat periods, and decides at its next wake (7.1)."""
+        """Judge the first intervals: a new master listens for two heartbeat periods, and decides at its next wake (7.1)."""
         beat_us = self._engine.heartbeat_period_us
         for claim in self._of(RoleClaimed):
             for mint in self._of(IntervalMinted):
@@ -279,7 +279,7 @@ class _Calm:
                     yield f"{mint.computation} was minted {waited_us} us after the master's claim"
 
     def _slow_injection(self) -> Iterator[str]:
-        """Records that an injector could send, and kept."""
+        """Yield the records that an injector could send, and kept."""
         held: dict[tuple[str, int], int] = {}
         for event in self._history:
             if type(event) is SourceHeld and type(event.what) is SourceRecord:
@@ -290,7 +290,7 @@ class _Calm:
                     yield f"{event.process} injected offset {event.offset} {event.at_us - since_us} us after it could"
 
     def _slow_records(self) -> Iterator[str]:
-        """Records: from the step that made them to their owner, to the write that consumes them, and to their ACK."""
+        """Judge records: from the step that made them to their owner, to the write that consumes them, and to their ACK."""
         scanned_us = self._scanned_us
         produced, came, durable = dict[_Copy, int](), dict[_Copy, int](), dict[_Copy, int]()
         for event in self._history:
@@ -318,7 +318,7 @@ class _Calm:
             yield f"{min(durable)} was never ACKed"
 
     def _step_us(self, computation: str) -> int:
-        """How long a step may take: a write waits for another one of its key; a weak one for the ACKs from further down."""
+        """Return how long a step may take: a write waits for another of its key; a weak one for the ACKs from further down."""
         linger_us = self._engine.commit_linger_us
         return (4 * _MESSAGE_US + linger_us) * (1 + max(self._depths.values()) - self._depths[computation])
 
@@ -340,7 +340,7 @@ class _Calm:
                         yield f"the checkpoint {record_id} was deleted {event.at_us - since_us} us after its ACK"
 
     def _slow_wall_timers(self) -> Iterator[str]:
-        """Wall timers: their key is locked while user code that has failed rests."""
+        """Judge wall timers: their key is locked while user code that has failed rests."""
         engine = self._engine
         rests_us = (
             engine.user_code_retry_us * engine.user_code_attempts if any(self._of(UserCodeFailed)) else 0
@@ -363,7 +363,7 @@ class _Calm:
         )
 
     def _slow_timers(self) -> Iterator[str]:
-        """Watermark timers: they fire when the watermark has come from the source, through all that is upstream."""
+        """Judge watermark timers: they fire when the watermark has come from the source, through all that is upstream."""
         reached = _Reached(
             self._history,
             self._pipeline,
@@ -383,7 +383,7 @@ class _Calm:
                     yield f"the timer {event.timer.tag} of {event.computation} fired {event.at_us - known_us} us after it could"
 
     def _way_us(self, computation: str) -> int:
-        """How long a watermark is on its way from the source to a computation."""
+        """Return how long a watermark is on its way from the source to a computation."""
         engine = self._engine
         turn_us = (
             engine.report_period_us + engine.sweep_period_us + engine.broadcast_period_us + 6 * _MESSAGE_US
@@ -391,7 +391,7 @@ class _Calm:
         return engine.injector_journal_us + self._depths[computation] * turn_us
 
     def _slow_collection(self) -> Iterator[str]:
-        """Ids: they are collected when all that is older than they and the slack has gone through."""
+        """Judge ids: they are collected when all that is older than they and the slack has gone through."""
         if any(spec.productions is Productions.WEAK for spec in self._pipeline.computations.values()):
             return
         engine = self._engine
@@ -444,7 +444,7 @@ class _Reached:
                 self._told[event.process].append((event.at_us, value))
 
     def at(self, computation: str, value: int) -> int:
-        """When all of them have, microseconds; the end of time, if not all do."""
+        """Return when all of them have, microseconds; the end of time, if not all do."""
         addresses = [
             address
             for name in self._pipeline.upstream(computation) if name in self._pipeline.injectors
@@ -481,7 +481,7 @@ def _sent_first(event: object) -> tuple:  # type: ignore[type-arg]
 
 
 def _depths(pipeline: Pipeline) -> dict[str, int]:
-    """How many computations there are on the longest way from a source, with itself."""
+    """Return how many computations there are on the longest way from a source, with itself."""
     depths: dict[str, int] = {}
 
     def depth(name: str) -> int:

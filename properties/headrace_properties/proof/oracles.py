@@ -76,7 +76,7 @@ def try_workload(
 
 
 def fired(judged: JudgedRun) -> tuple[str, ...]:
-    """The oracles that fired in a run."""
+    """Return the oracles that fired in a run."""
     return (ERROR,) if judged.error else tuple(judged.broken)
 
 
@@ -209,7 +209,7 @@ def _within(written: dict[str, set[str]], event: ScanBegun | ScanEnded) -> set[s
 
 
 def by_calm(workload: Workload, plan: Plan, history: History) -> dict[str, Verdict]:
-    """What cost or took too much, in a run that nothing disturbed; nothing, if all is well or the plan disturbs it.
+    """Return what cost or took too much, in a run that nothing disturbed; nothing, if all is well or the plan disturbs it.
 
     Args:
         workload: what was run, with its options.

@@ -96,5 +96,5 @@ def _record_of(pipeline: Pipeline, step: HookCall) -> Record:
 
 
 def _as_context(context: HookContext) -> Any:
-    """The `headrace.Context` that user code sees."""
+    """Return the `headrace.Context` that user code sees."""
     return context

@@ -112,7 +112,7 @@ class HookContext:
         self.made.append(Emitted(stream, key, data, stamp))
 
     def new_state(self) -> Encoded | None:
-        """The state, encoded; ``None``: user code has not read it."""
+        """Return the state, encoded; ``None``: user code has not read it."""
         return self._computation.encode(self.key, self._state) if self._loaded else None
 
     def _set(self, tag: str, at: int, clock: Clock, now: int, held: int | None) -> None:

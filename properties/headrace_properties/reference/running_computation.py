@@ -64,7 +64,7 @@ class KeyRow(msgspec.Struct):
     timers: dict[str, PendingTimer] = {}
 
     def oldest(self) -> int:
-        """The smallest event time that it holds; `MAX_TIME`: none."""
+        """Return the smallest event time that it holds; `MAX_TIME`: none."""
         held = [timer.held for timer in self.timers.values() if timer.holds and timer.held is not None]
         return min([self.hold, *held])
 

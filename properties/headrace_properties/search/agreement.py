@@ -154,7 +154,7 @@ def _check_worker(worker: Worker, incarnation: int, mediator: Mediator, *, infor
 
 
 def _compared(slot: KeySlot | None, row: StoredRow, below: int) -> Iterator[tuple[str, object, object]]:
-    """What is remembered of a row, and what it is. A forgotten key has nothing that waits; ids before ``below`` count no more."""
+    """Yield what is remembered of a row, and what it is. A forgotten key has nothing waiting; ids before ``below`` are out."""
     timers: Mapping[str, Any] = {} if slot is None else slot.timers or {}
     yield "the timers", {tag: live.timer for tag, live in timers.items()}, row.timers
     yield "the hold", MAX_TIME if slot is None else slot.hold, row.hold
@@ -167,7 +167,7 @@ def _compared(slot: KeySlot | None, row: StoredRow, below: int) -> Iterator[tupl
 
 
 def _check_accounts(interval: OwnedInterval, worker: Worker) -> None:
-    """What holds its watermark and its horizon is what waits, and no more."""
+    """Assert that what waits, and no more, holds its watermark and its horizon."""
     soft, work, origins = interval.soft, list[int](), list[int]()
     for slot in soft.slots.values():
         work += [slot.hold] if slot.holds_watermark else []
@@ -187,7 +187,7 @@ def _check_accounts(interval: OwnedInterval, worker: Worker) -> None:
 
 
 def _check_memory(worker: Worker, cluster: Cluster, engine: EngineOptions) -> None:
-    """What is remembered is what may still come again, and no more."""
+    """Assert that what may still come again, and no more, is remembered."""
     history, mediator = cluster.history, cluster.store.mediator
     reads_rows = any(activation.input == "Read" for activation in history.activations)
     forgets_us = engine.collect_period_us + engine.heartbeat_period_us + _SETTLED_US

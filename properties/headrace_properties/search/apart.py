@@ -54,7 +54,7 @@ class StatusBoard:
         return int.from_bytes(self._memory[:8], "big")
 
     def read(self) -> Any:
-        """The newest entry; ``None``: none."""
+        """Return the newest entry; ``None``: none."""
         size = int.from_bytes(self._memory[8:16], "big")
         return msgspec.msgpack.decode(self._memory[16 : 16 + size]) if size else None
 

@@ -219,7 +219,7 @@ FIRST_TABLE = 1
 
 
 def _cut_new_owner(b: Slot) -> f.StepFault:
-    """A new owner hears no broadcasts right after its scan: what it knows, it knows by the scan."""
+    """Let a new owner hear no broadcasts right after its scan: what it knows, it knows by the scan."""
     owner = b.pick(b.ground.workers)
     authorities = tuple(leader for leader in b.ground.leaders if role_of(leader) == "authority")
     step = Step(owner, Does.RECEIVES, "Scanned", 1 + b.how % 6)
@@ -237,7 +237,7 @@ _STORE_TRAFFIC: _Traffic = (
 
 
 def _store_noise(b: Slot) -> f.AnyFault:
-    """Requests to the store and its answers are repeated, late or lost: mints, claims and journal entries too."""
+    """Repeat, delay or lose requests to the store and its answers: mints, claims and journal entries too."""
     return _noise(b, _STORE_TRAFFIC, (_RATES[0], *_RATES[2:], _RATES[1]))
 
 
@@ -260,7 +260,7 @@ _RECOVERY: dict[str, tuple[tuple[Does, str], ...]] = {
 
 
 def _strike_recovery(b: Slot) -> tuple[f.AnyFault | f.StepFault, ...]:
-    """A process stops, and whoever recovers its work is stopped in the middle of that, too."""
+    """Stop a process, and whoever recovers its work in the middle of that, too."""
     first = b.pick(b.ground.processes)
     role = role_of(first)
     heirs = [

@@ -243,7 +243,7 @@ def _handling_in(frame: FrameType | None, base: FrameType) -> FrameType | None:
 
 
 def _cause_of(call: FrameType) -> str:
-    """What a call is for."""
+    """Return what a call is for."""
     known = call.f_locals
     if call.f_code is run_step.__code__:
         step = known["step"]

@@ -194,7 +194,7 @@ class Lineage:
             yield number, events[activation.first_event : end]
 
     def _support(self, reached: list[int]) -> dict[Step, None]:
-        """The steps of all messages without which some activations would not have come about as they did."""
+        """Return the steps of all messages without which some activations would not have come about as they did."""
         activations = self._history.activations
         led = closure(reached[::-1], lambda number: (*self._led_to[number], activations[number].cause))
         arrivals = [self._arrivals[number] for number in led if number in self._arrivals]

@@ -130,7 +130,7 @@ class Recording:
 
     @property
     def steps(self) -> list[Step]:
-        """Return the steps at which faults can begin."""
+        """The steps at which faults can begin."""
         return [reached.step for reached in self._steps]
 
     def delays(self, after: Position, *, reduced: bool, every: bool = False) -> Iterator[Move]:

@@ -54,7 +54,7 @@ class Novelty:
 
     @property
     def curve(self) -> list[tuple[int, int]]:
-        """Return some points of the curve: (runs, different things seen)."""
+        """Some points of the curve: (runs, different things seen)."""
         step = max(1, -(-self.runs // _POINTS))
         numbers = sorted({1, *range(step, self.runs + 1, step), self.runs} - {0}) if self.runs else []
         return [(number, self.seen[number - 1]) for number in numbers]

@@ -63,7 +63,7 @@ on them, and to read them takes longer than a short search."""
 
 @lru_cache(maxsize=256)
 def drawn(seed: int, number: int) -> tuple[bytes, ...]:
-    """The bytes of a round's plans, as Hypothesis draws them; zeros, the plan without faults, in the first round only.
+    """Return the bytes of a round's plans, as Hypothesis draws them; zeros, the plan without faults, in the first round only.
 
     Remembered, as a process that searches several pipelines from one seed draws the same for each.
 

@@ -199,7 +199,7 @@ class Caller:
         return read, sent, outcome.hold, outcome.timers
 
     def decoded(self, step: HookCall, outcome: StepResult) -> Any:
-        """An outcome as values."""
+        """Return an outcome as values."""
         spec = self.pipeline.computations[step.computation]
         state = None if not outcome.state else decode_state(spec.state_codec, outcome.state)
         sent = [

@@ -58,7 +58,7 @@ class OutputComparison:
         return self.only_first.total() + self.only_second.total()
 
     def examples(self, most: int = 10) -> list[tuple[str, Emitted]]:
-        """The first differing records, by timestamp: ("first" or "second", the record that only this output has)."""
+        """Return the first differing records, by timestamp: ("first" or "second", the record that only this output has)."""
         differing = [("first", emitted) for emitted in self.only_first.elements()]
         differing += [("second", emitted) for emitted in self.only_second.elements()]
         return sorted(differing, key=lambda pair: (output_order(pair[1]), pair[0]))[:most]

@@ -603,7 +603,7 @@ class Look:
         return len(sent) == len(outcomes) and sent[0] != sent[1]
 
     def _went_by(self, step: HookCall, other: HookCall) -> str:
-        """Which of the two things that a schedule decides makes the difference between two calls."""
+        """Return which of the two things that a schedule decides makes the difference between two calls."""
         with clock_at(THE_DAY):
             plain, later = self._caller.call(step), self._caller.call(replace(step, now=other.now))
         return "low_watermark" if self._caller.same(step, plain, later) else "wall_time"
@@ -657,7 +657,7 @@ def _has_dead_letters(pipeline: Pipeline, step: HookCall) -> bool:
 
 
 def _place_of(error: BaseException) -> Place | None:
-    """The innermost line of user code that an exception came through."""
+    """Return the innermost line of user code that an exception came through."""
     innermost, trace = None, error.__traceback__
     while trace is not None:
         place = place_in(trace.tb_frame, trace.tb_frame.f_back)
@@ -667,14 +667,14 @@ def _place_of(error: BaseException) -> Place | None:
 
 
 def _entry_place(computation: Computation, *, is_timer: bool = False) -> Place | None:
-    """Where a computation's hook begins."""
+    """Return where a computation's hook begins."""
     hook = type(computation).process_timer if is_timer else type(computation).process_record
     code = getattr(hook, "__code__", None)
     return None if code is None else place_of(code, code.co_firstlineno)
 
 
 def _line_with(computation: Computation, name: str, *, is_timer: bool) -> Place | None:
-    """The first line of a computation's hook that names an attribute."""
+    """Return the first line of a computation's hook that names an attribute."""
     hook = type(computation).process_timer if is_timer else type(computation).process_record
     code = getattr(hook, "__code__", None)
     if code is None:

@@ -32,7 +32,7 @@ serve()
 
 
 class OtherHashes:
-    """Start the other process, and end it on exit.
+    """The other process, which ends with the block.
 
     Args:
         name: (module, name in it) of the pipeline.

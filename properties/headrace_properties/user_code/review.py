@@ -161,7 +161,7 @@ _NO_NAME = (
 
 @dataclass(frozen=True, slots=True)
 class _Review:
-    """Do the work of the separate process."""
+    """The work of the separate process."""
 
     versions: list[Pipeline]
     feeds: dict[int, Feed]

@@ -70,7 +70,7 @@ class Surroundings:
 
     @property
     def changed(self) -> bool:
-        """Return whether anything has changed."""
+        """Whether anything has changed."""
         return any(_differ(thing.contents, thing.read(thing.thing)) for thing in self._things)
 
     def differences(self) -> tuple[str, ...]:
@@ -322,7 +322,7 @@ def _set_cell(cell: CellType, value: list[Any]) -> None:
 
 
 def _is_cache(thing: object) -> bool:
-    """Whether it is a function with ``functools.cache``. A DataFrame or a mock answers to every name, and is asked for none."""
+    """Return whether it is a function with ``functools.cache``. A DataFrame or a mock has every name, and is not asked."""
     return all(
         inspect.getattr_static(thing, name, None) is not None for name in ("cache_clear", "cache_info")
     )

@@ -40,7 +40,7 @@ class IdsInNextWrite(InNextWrite):
     """Writes the ids of a step by a write of their own, once the step is durable."""
 
     def left_out(self, step: KeyStep) -> Mapping[str, Any]:
-        """All ids, and a write without any for a step that took none."""
+        """Return all ids, and a write without any for a step that took none."""
         arrivals = [arrival.production for arrival in step.outcome.arrivals]
         return {"seen": tuple((production.record_id, production.origin) for production in arrivals)}
 

@@ -72,7 +72,7 @@ class DropsMalformed(Injector):
 
 
 def _passed_over(record: SourceRecord) -> SourceWatermark:
-    """What an injector takes in the place of a record that it does not want: nothing new at this offset."""
+    """Return what an injector takes in the place of a record that it does not want: nothing new at this offset."""
     return SourceWatermark(record.offset, MIN_TIME, record.arrived_us)
 
 

@@ -54,7 +54,7 @@ class CheckpointsInNextWrite(InNextWrite):
     """Writes the checkpoints of a step by a write of their own, once the step is durable."""
 
     def left_out(self, step: KeyStep) -> Mapping[str, Any]:
-        """The checkpoints, if any."""
+        """Return the checkpoints, if any."""
         return {"productions": step.checkpoints} if step.checkpoints else {}
 
 

@@ -19,7 +19,7 @@ class HoldsTooLate(Rules):
     """Writes a hold a little later than user code asked of `hold_watermark`."""
 
     def written(self, delta: RowDelta) -> RowDelta:
-        """All of it, with another hold."""
+        """Return all of it, with another hold."""
         if delta.hold is None or delta.hold == MAX_TIME:
             return delta
         return msgspec.structs.replace(delta, hold=delta.hold + 1)
@@ -29,7 +29,7 @@ class QueuesNoRecoveredWall(Rules):
     """The same for wall timers alone."""
 
     def queues(self, timer: StoredTimer, recovered: bool) -> bool:
-        """None of them."""
+        """Return none of them."""
         return super().queues(timer, recovered) and not (recovered and timer.clock is Clock.WALL)
 
 
@@ -37,7 +37,7 @@ class OverdueNeverFires(Rules):
     """Waits for the watermark to come to a timer, and it has gone by."""
 
     def queues(self, timer: StoredTimer, recovered: bool) -> bool:
-        """None that is overdue."""
+        """Return none that is overdue."""
         return super().queues(timer, recovered) and not timer.overdue
 
 
@@ -53,7 +53,7 @@ class OneTimerAtATime(Rules):
     """Looks at a key once when the watermark advances, and fires the first of its timers that are due."""
 
     def most_firings(self, room: int) -> int:
-        """One."""
+        """Return one."""
         return min(room, 1)
 
     def fires_rest(self) -> bool:
@@ -65,7 +65,7 @@ class TimersInNextWrite(InNextWrite):
     """Writes the timers of a step by a write of their own, once the step is durable."""
 
     def left_out(self, step: KeyStep) -> Mapping[str, Any]:
-        """The timers, if any."""
+        """Return the timers, if any."""
         timers = tuple(timer for timer in step.outcome.changes.values() if timer is not None)
         return {"set_timers": timers} if timers else {}
 

@@ -139,7 +139,7 @@ def hunt_everywhere(
 
 
 def _hunt_named(name: str, seeds: Sequence[int]) -> Hunted:
-    """`hunt`, by name: what crosses to another process is small."""
+    """Call `hunt` by name: what crosses to another process is small."""
     return hunt(CATALOGUE[name], seeds)
 
 
@@ -200,7 +200,7 @@ class _Case:
         return judged, probe.count
 
     def kills(self, judged: JudgedRun, activations: int) -> bool:
-        """An oracle that it is to break has caught it at it."""
+        """Return whether an oracle that it is to break has caught it at it."""
         return activations > 0 and not set(self.mutant.breaks).isdisjoint(fired(judged))
 
     def again(self, trial: PipelineTrial) -> JudgedRun:
@@ -209,7 +209,7 @@ class _Case:
         return judged if self.kills(judged, activations) else replace(judged, verdicts={}, error=None)
 
     def failure(self, plan: Plan, judged: JudgedRun) -> Failure:
-        """What is to be made small: only what it is to break counts."""
+        """Return what is to be made small: only what it is to break counts."""
         broken = {name: one for name, one in judged.broken.items() if name in self.mutant.breaks}
         return replace(judged.failure(PipelineTrial(plan, self.feed_seed)), violations=broken)
 

@@ -47,7 +47,7 @@ class Probe:
         self.count = 0
 
     def note(self) -> None:
-        """It just did."""
+        """Note that it just did."""
         self.count += 1
 
 
@@ -115,7 +115,7 @@ class InNextWrite(Commits):
     probe: ClassVar[Probe]
 
     def left_out(self, step: KeyStep) -> Mapping[str, Any]:
-        """What the write of a step was without, as fields of a `RowDelta`; none: there is no other write."""
+        """Return what the write of a step was without, as fields of a `RowDelta`; none: there is no other write."""
         raise NotImplementedError
 
     def finish(self, now: int, steps: list[KeyStep]) -> None:
@@ -163,7 +163,7 @@ class Parts:
 
 
 def _derived(own: ClassT, attributes: Mapping[str, Any]) -> ClassT:
-    """A subclass with these class attributes, under the same name."""
+    """Return a subclass with these class attributes, under the same name."""
     return type(own)(own.__name__, (own,), {"__module__": own.__module__, **attributes})
 
 
@@ -184,7 +184,7 @@ class Directed:
     seed: int = 0
 
     def plan(self, options: ClusterOptions) -> Plan:
-        """All that varies; ``options``: the workload's."""
+        """Return all that varies; ``options``: the workload's."""
         return Plan(self.faults, options, self.seed)
 
 
@@ -220,5 +220,5 @@ class Mutant:
         return tuple(name for name in RULE_NAMES if name in broken)
 
     def protocol(self, probe: Probe | None = None) -> Protocol:
-        """The protocol for a run; ``probe``: counts its activations."""
+        """Return the protocol for a run; ``probe``: counts its activations."""
         return self.parts.assembled(self.name, probe or Probe())

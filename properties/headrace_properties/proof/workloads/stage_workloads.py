@@ -44,7 +44,7 @@ from headrace_sim import Feed, FeedBuilder, FeedEntry, Uniform
 
 
 def tallies(productions: Productions = Productions.STRONG) -> Workload:
-    """Two stages of `SumPerSecond` over five records in some disorder.
+    """Return two stages of `SumPerSecond` over five records in some disorder.
 
     Args:
         productions: of both stages.
@@ -86,7 +86,7 @@ def two_stages(
     late: bool = False,
     records: int = RECORDS,
 ) -> Workload:
-    """A computation by key, and the same again by the keys' first letters.
+    """Return a computation by key, and the same again by the keys' first letters.
 
     Args:
         name: of the workload.
@@ -113,7 +113,7 @@ def two_stages(
 
 
 def late_start() -> Workload:
-    """Echoes that begin when the cluster has run for a while.
+    """Return echoes that begin when the cluster has run for a while.
 
     A worker can be replaced that has seen nothing yet, by one that owns nothing else.
     """
@@ -123,13 +123,13 @@ def late_start() -> Workload:
 
 
 def long_quiet() -> Workload:
-    """Echoes, and then nothing for so long that all that is to be forgotten is."""
+    """Return echoes, and then nothing for so long that all that is to be forgotten is."""
     one = two_stages("long quiet", Echo)
     return dataclasses.replace(one, feed=letters(one.pipeline, "long quiet", quiet_us=10 * SECOND))
 
 
 def slow_scans(productions: Productions = Productions.STRONG, *, exactly_once: bool = True) -> Workload:
-    """Windows whose rows are scanned asynchronously (6.2), one at a time and slowly, while records come for them.
+    """Return windows whose rows are scanned asynchronously (6.2), one at a time and slowly, while records come for them.
 
     Args:
         productions: of both stages.
@@ -144,7 +144,7 @@ def slow_scans(productions: Productions = Productions.STRONG, *, exactly_once: b
 
 
 def forked() -> Workload:
-    """Two injectors; one stream that two computations read, and one computation that reads two streams."""
+    """Return two injectors; one stream that two computations read, and one computation that reads two streams."""
     pipeline = Pipeline("forked")
     pipeline.injector("letters")
     pipeline.injector("cards")
@@ -155,7 +155,7 @@ def forked() -> Workload:
 
 
 def holding() -> Workload:
-    """State with a hold and wall timers, and windows behind it."""
+    """Return state with a hold and wall timers, and windows behind it."""
     pipeline = Pipeline("holding")
     pipeline.injector("letters")
     pipeline.add(Holding("kept"), name="keepers", inputs=["letters"], outputs=["kept"])
@@ -164,7 +164,7 @@ def holding() -> Workload:
 
 
 def refusing() -> Workload:
-    """User code that fails, with a stream for dead letters."""
+    """Return user code that fails, with a stream for dead letters."""
     pipeline = Pipeline("refusing")
     pipeline.injector("letters")
     pipeline.add(
@@ -176,7 +176,7 @@ def refusing() -> Workload:
 
 
 def failing(*, share_state: bool, crammed: bool = False) -> Workload:
-    """User code that fails in records and timers, whose runs may share a state within a step.
+    """Return user code that fails in records and timers, whose runs may share a state within a step.
 
     Args:
         share_state: they do.
@@ -196,7 +196,7 @@ def failing(*, share_state: bool, crammed: bool = False) -> Workload:
 
 
 def sparing() -> Workload:
-    """Many records at once, whose runs share a state that some of them do not look at."""
+    """Return many records at once, whose runs share a state that some of them do not look at."""
     pipeline = Pipeline("sparing")
     pipeline.injector("letters")
     pipeline.add(
@@ -209,20 +209,20 @@ def sparing() -> Workload:
 
 
 def late_owners() -> Workload:
-    """Echoes whose owners take seconds to scan their rows, while their senders try again and again."""
+    """Return echoes whose owners take seconds to scan their rows, while their senders try again and again."""
     one = two_stages("late owners", Echo).varied("late owners", store_timeout_us=5 * SECOND)
     options = msgspec.structs.replace(one.options, store_scan=Uniform(2 * SECOND, 3 * SECOND))
     return dataclasses.replace(one, options=options)
 
 
 def hurried() -> Workload:
-    """The same, with senders that try again much sooner, and soon as seldom as they ever do."""
+    """Return the same, with senders that try again much sooner, and soon as seldom as they ever do."""
     one = late_owners().varied("hurried", retry_us=50 * MILLISECOND, retry_max_us=200 * MILLISECOND)
     return dataclasses.replace(one, feed=letters(one.pipeline, "hurried", begin_us=SECOND))
 
 
 def crowd() -> Workload:
-    """Echoes and windows of many intervals, whose times lie within some milliseconds: each interval has another watermark."""
+    """Return echoes and windows of many intervals, whose times lie within milliseconds: each interval has another watermark."""
     pipeline = Pipeline("crowd")
     keys = [f"{letter}{number}" for letter in "ab" for number in range(5)]
     pipeline.injector("letters")
@@ -242,7 +242,7 @@ def crowd() -> Workload:
 
 
 def forgetful() -> Workload:
-    """Echoes of keys that come back when their owner has forgotten them, and their rows are in the store alone (6.2)."""
+    """Return echoes of keys that come back when their owner has forgotten them, and their rows are in the store alone (6.2)."""
     one = two_stages("forgetful", Echo).varied(
         "forgetful", cache_bytes=0, collect_period_us=100 * MILLISECOND
     )
@@ -250,7 +250,7 @@ def forgetful() -> Workload:
 
 
 def prompt() -> Workload:
-    """Timers that are due when they are set, while more records wait for the same key.
+    """Return timers that are due when they are set, while more records wait for the same key.
 
     Beside them, windows follow a percentile watermark (7.2); of so few records, none is an outlier.
     """
@@ -265,7 +265,7 @@ def prompt() -> Workload:
 
 
 def malformed() -> Workload:
-    """Input that cannot be read, with a stream for its dead letters."""
+    """Return input that cannot be read, with a stream for its dead letters."""
     pipeline = Pipeline("malformed")
     pipeline.injector("letters", outputs=["letters", "unread"], on_malformed=DeadLetter("unread"))
     pipeline.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])
@@ -284,7 +284,7 @@ def malformed() -> Workload:
 
 
 def apart() -> Workload:
-    """Two injectors with a skew limit, and one source that is hours ahead of the other (8.4): all that it has waits."""
+    """Return two injectors with a skew limit, and one source that is hours ahead of the other (8.4): all that it has waits."""
     pipeline = Pipeline("apart")
     pipeline.injector("letters", skew_limit_us=HOUR_US)
     pipeline.injector("cards", skew_limit_us=HOUR_US)
@@ -304,7 +304,7 @@ def apart() -> Workload:
 
 
 def reminders() -> Workload:
-    """Wall timers that hold nothing, and a source that is quiet for long before its end."""
+    """Return wall timers that hold nothing, and a source that is quiet for long before its end."""
     pipeline = Pipeline("reminders")
     pipeline.injector("letters")
     pipeline.add(Reminders(), name="clerks", inputs=["letters"], outputs=["reminders"])
@@ -312,7 +312,7 @@ def reminders() -> Workload:
 
 
 def patient() -> Workload:
-    """User code that fails, and is tried again much later, while wall timers come due for the same keys.
+    """Return user code that fails, and is tried again much later, while wall timers come due for the same keys.
 
     Few records share a write, rows do not stay in memory (6.2), and in the end nothing happens for a while.
     """
@@ -329,7 +329,7 @@ def patient() -> Workload:
 
 
 def uneven() -> Workload:
-    """Windows that follow a percentile watermark (7.2) of two sources, one of which is seconds behind the other."""
+    """Return windows that follow a percentile watermark (7.2) of two sources, one of which is seconds behind the other."""
     pipeline = Pipeline("uneven")
     pipeline.injector("letters")
     pipeline.injector("cards")
@@ -366,7 +366,7 @@ def _ahead_of_a_source(history: History) -> str:
 
 
 def outliers() -> Workload:
-    """Windows that follow a percentile watermark (7.2), behind work that stays pending for long."""
+    """Return windows that follow a percentile watermark (7.2), behind work that stays pending for long."""
     pipeline = Pipeline("outliers")
     pipeline.injector("letters")
     pipeline.add(Stragglers(), name="keepers", inputs=["letters"], outputs=["kept"])
@@ -397,7 +397,7 @@ def _held_up(history: History) -> str:
 
 
 def chains() -> Workload:
-    """Timers that timers set, due before others of the same key that are due already."""
+    """Return timers that timers set, due before others of the same key that are due already."""
     pipeline = Pipeline("chains")
     pipeline.injector("letters")
     pipeline.add(TimerChain("counts"), name="clerks", inputs={"letters": city}, outputs=["counts"])
@@ -406,7 +406,7 @@ def chains() -> Workload:
 
 
 def slips() -> Workload:
-    """`Slips` with dead letters, then a `Sorter` that follows a percentile watermark (7.2)."""
+    """Return `Slips` with dead letters, then a `Sorter` that follows a percentile watermark (7.2)."""
     pipeline = Pipeline("slips")
     pipeline.injector("numbers")
     refused = DeadLetter("refused")

@@ -6,7 +6,7 @@ from headrace_properties.proof.workloads.workload_computations import Echo, Stra
 
 
 def draining() -> Workload:
-    """Two versions: the computation that leaves has two consumers, which both wait for what it still has."""
+    """Return two versions: the computation that leaves has two consumers, which both wait for what it still has."""
     versions = []
     for clerk in ("auditor", "archivist"):
         one = Pipeline("draining")
@@ -21,7 +21,7 @@ def draining() -> Workload:
 
 
 def changing(productions: Productions = Productions.STRONG) -> Workload:
-    """Two versions: one of the computations of the first is replaced by another in the second; both feed the same reader.
+    """Return two versions: one of the computations of the first is replaced by another in the second; both feed the same reader.
 
     Args:
         productions: of all of them.
@@ -39,7 +39,7 @@ def changing(productions: Productions = Productions.STRONG) -> Workload:
 
 
 def gaining() -> Workload:
-    """Two versions: in the second, a stream of the injector and one of a computation have one consumer more, the same one."""
+    """Return two versions: in the second, a stream of the injector and one of a computation gain the same consumer."""
     one = Pipeline("gaining")
     one.injector("letters")
     one.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])
@@ -51,7 +51,7 @@ def gaining() -> Workload:
 
 
 def withdrawing() -> Workload:
-    """Two versions: a chain of two computations leaves, the first of which feeds the second, and may come back."""
+    """Return two versions: a chain of two computations leaves, the first of which feeds the second, and may come back."""
     one, other = Pipeline("withdrawing"), Pipeline("withdrawing")
     for pipeline in (one, other):
         pipeline.injector("letters")
@@ -64,7 +64,7 @@ def withdrawing() -> Workload:
 
 
 def staged() -> Workload:
-    """Three versions: a computation whose consumer is another in each of two, and that leaves in the third with all behind it.
+    """Return three versions: a computation whose consumer differs in two, and that leaves in the third with all behind it.
 
     What leaves keeps some records for two seconds more, and sends them by the version that it was in.
     """

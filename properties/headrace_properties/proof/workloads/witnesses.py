@@ -64,7 +64,7 @@ def _misled(history: History) -> str:
 
 
 def busy() -> Workload:
-    """More records for a while than an interval may have, and then none: it is split, moved and merged again (7.1)."""
+    """Return more records for a while than an interval may have, and then none: it is split, moved and merged again (7.1)."""
     pipeline = Pipeline("busy")
     pipeline.injector("letters")
     pipeline.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])

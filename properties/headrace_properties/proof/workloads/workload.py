@@ -49,14 +49,14 @@ class Workload:
         return Application(self.deployed, self.feed)
 
     def varied(self, name: str, **changes: object) -> "Workload":
-        """The same under another name, with other options of the engine."""
+        """Return the same under another name, with other options of the engine."""
         engine = dataclasses.replace(self.options.engine, **changes)  # type: ignore[arg-type]
         options = msgspec.structs.replace(self.options, engine=engine)
         return dataclasses.replace(self, name=name, options=options)
 
 
 def city(record: Record) -> str:
-    """The second stage's key: the first letter of the first stage's."""
+    """Return the second stage's key: the first letter of the first stage's."""
     return record.key[0]
 
 
@@ -72,7 +72,7 @@ def letters(
     gap_ms: int = 400,
     keys: Sequence[str] = ("ab", "ac", "ba"),
 ) -> Callable[[int], Feed]:
-    """Numbers for a few keys in bursts and some disorder, spread over all processes of all injectors.
+    """Return numbers for a few keys in bursts and some disorder, spread over all processes of all injectors.
 
     Args:
         pipeline: whose input.
@@ -116,5 +116,5 @@ SHORT = ClusterOptions(grace_us=15 * SECOND)
 
 
 def same(record: Record) -> str:
-    """The record's own key."""
+    """Return the record's own key."""
     return record.key
