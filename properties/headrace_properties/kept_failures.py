@@ -118,7 +118,7 @@ class KeptFailures:
         self.folder = folder / re.sub(r"[:/\\]+", ".", source.name).lstrip(".")
         self._source = source
         self._unreadable: dict[Path, HistoryFormatError] = {}
-        self._told: set[Path] = set()
+        self._named: set[Path] = set()
 
     def load(self) -> tuple[KeptFailure, ...]:
         """Read the failures, in order of their names, without those that cannot be read: see `unreadable`."""
@@ -139,9 +139,9 @@ class KeptFailures:
         lines = {
             path: f"{path}: skipped, as it cannot be read: {error.reason}. Restore it, or delete it"
             for path, error in self._unreadable.items()
-            if path not in self._told
+            if path not in self._named
         }
-        self._told |= lines.keys()
+        self._named |= lines.keys()
         return tuple(lines.values())
 
     def keep(self, data: bytes) -> Path:

@@ -263,7 +263,7 @@ class _SparkFile(msgspec.Struct):
     @property
     def replay(self) -> ReplayFile:
         source = SparkSource(self.spark_job, self.schemas, self.feed, self.keys)
-        return ReplayFile(source, self._trial(), self._found(), "", self.code_digest, self.input_digest)
+        return ReplayFile(source, self._trial(), self._messages(), "", self.code_digest, self.input_digest)
 
     def _trial(self) -> QueryTrial | SinkTrial:
         if self.cause is not None and self.fault is None:
@@ -274,7 +274,7 @@ class _SparkFile(msgspec.Struct):
             return SinkTrial(self.fault, self.feed_seed, self.kept)
         raise JsonError("it has neither the cause nor the fault of a finding, or both")
 
-    def _found(self) -> dict[Family, dict[str, str]]:
+    def _messages(self) -> dict[Family, dict[str, str]]:
         family = Family.SINK if self.fault else Family.PROMISE if self.promise else Family.OUTCOME
         return {family: {self.promise or _in_brackets(name): text for name, text in self.violations.items()}}
 

@@ -53,7 +53,7 @@ class SparkTrials:
     def __post_init__(self) -> None:
         """Hear of the progress of each part."""
         for part in self.parts:
-            part.progress = self._told
+            part.progress = self._on_progress
 
     @property
     def kind(self) -> TargetKind:
@@ -121,7 +121,7 @@ class SparkTrials:
             if part.target.job.sink.function is called_in_laboratory and part.report and part.report.sink
         }
 
-    def _told(self, done: int, wanted: int) -> bool:
+    def _on_progress(self, done: int, wanted: int) -> bool:
         self._stopped = self._stopped or (self.progress is not None and bool(self.progress(done, wanted)))
         return self._stopped
 

@@ -45,7 +45,7 @@ class WithinReports:
         self._ledger = ledger
         self._injectors = ledger.topology.injectors
         self._computations = ledger.topology.computations
-        self._found = OpenVerdict("nothing was broadcast")
+        self._verdict = OpenVerdict("nothing was broadcast")
         self._ahead = OpenVerdict()
         self._known: dict[str, list[_ReportedKeys]] = {}
         self._by_sequencer: dict[int, _ReportedKeys] = {}
@@ -97,7 +97,7 @@ class WithinReports:
             if progress.low_watermark <= low_us and progress.horizon <= horizon:
                 continue
             said[name] = (max(low_us, progress.low_watermark), max(horizon, progress.horizon))
-            self._found.reached += 1
+            self._verdict.reached += 1
             if name in self._injectors:
                 self._check_injector(event, name, progress.low_watermark, progress.horizon)
             elif name in self._computations:
@@ -121,7 +121,7 @@ class WithinReports:
 
     def _broken(self, event: Published, name: str, what: str, *witness: Event) -> None:
         text = f"{event.process} broadcast the progress of {name!r} at {format_time(event.at_us)}, and {what}"
-        self._found.violated(f"{text} (MillWheel 7.2)", *witness, event)
+        self._verdict.violated(f"{text} (MillWheel 7.2)", *witness, event)
 
     def verdict(self) -> Verdict:
         """Return the verdict so far; a host whose owners report nothing has no authority to judge."""
@@ -129,7 +129,7 @@ class WithinReports:
             return self._ahead.violation
         if not self._reports:
             return Unknown("no owner reported its progress")
-        return self._found.verdict()
+        return self._verdict.verdict()
 
 
 def _exceeds(kind: str, value: int, known: _ReportedKeys, reported: int) -> str:

@@ -128,7 +128,7 @@ class Sampling:
     """
 
     def __init__(self, open_verdict: OpenVerdict) -> None:
-        self._found = open_verdict
+        self._verdict = open_verdict
         self._fraction = 1.0
         self.handlers: Handlers = {KeysSampled: self._on_sampled}
 
@@ -137,7 +137,7 @@ class Sampling:
 
     def verdict(self) -> Verdict:
         """Return the verdict so far."""
-        verdict = self._found.verdict()
+        verdict = self._verdict.verdict()
         if self._fraction == 1 or not isinstance(verdict, Holds):
             return verdict
         return Unknown(

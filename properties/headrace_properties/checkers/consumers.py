@@ -48,8 +48,8 @@ class EveryConsumer:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._versions = ledger.topology.versions
-        self._found = OpenVerdict("no record was made")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("no record was made")
+        self.verdict = self._verdict.verdict
         self._consumers: dict[tuple[int, str], frozenset[str]] = {}
         self._in_force = [0]
         self._in_force_at_mint: dict[int, int] = {}
@@ -88,7 +88,7 @@ class EveryConsumer:
         version = self._adopted.get(event.process, 0)
         at_mint = self._in_force_at_mint.get(event.version.sequencer, 0)
         if at_mint and version not in self._in_force[at_mint:]:
-            self._found.violated(
+            self._verdict.violated(
                 f"{event.process} runs {event.computation!r} at {format_time(event.at_us)} by version {version} of the pipeline,"
                 f" and owns it by a sequencer that was minted when version {self._in_force[at_mint]} was in force (MillWheel 3)",
                 event,
@@ -103,10 +103,10 @@ class EveryConsumer:
         """Judge the productions of one step, or of one record of the source."""
         works_by = self._works_by(maker, version)
         for (record_id, stream), got in _by_record(event.productions).items():
-            self._found.reached += 1
+            self._verdict.reached += 1
             problems = [self._problem(event, stream, got, work) for work in works_by]
             if all(problems):
-                self._found.violated(
+                self._verdict.violated(
                     f"{event.process}, which works by version {version} of the pipeline, made record {record_id} at"
                     f" {format_time(event.at_us)} and sends it {problems[0]} (MillWheel 2, 3)",
                     event,

@@ -40,8 +40,8 @@ class CollectedAreDone:
     def __init__(self, ledger: WorkLedger, options: EngineOptions | None) -> None:
         self._ledger = ledger
         self._slack_us = 0 if options is None else options.id_slack_us
-        self._found = OpenVerdict("no id was collected")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("no id was collected")
+        self.verdict = self._verdict.verdict
         self._collected: dict[str, dict[str, IdsCollected]] = {}
         self._horizons: dict[str, int] = {}
         self.handlers: Handlers = {
@@ -57,7 +57,7 @@ class CollectedAreDone:
             self._horizons[event.process] = event.horizon
 
     def _on_collected(self, event: IdsCollected) -> None:
-        self._found.reached += event.count
+        self._verdict.reached += event.count
         ledger, name = self._ledger, event.computation
         ids = ledger.ids_before(name, event.interval, event.below)
         if self._horizons and len(ids) != event.count:
@@ -74,7 +74,7 @@ class CollectedAreDone:
                 )
 
     def _broken(self, event: IdsCollected, what: str, *others: Event) -> None:
-        self._found.violated(
+        self._verdict.violated(
             f"ids of {event.computation!r} with an origin before {format_time(event.below)} were collected at"
             f" {format_time(event.at_us)}, and {what} (MillWheel 6.1.1)",
             *others,
@@ -99,7 +99,7 @@ class CollectedAreDone:
         collected = self._collected.get(consumer, {}).get(record_id)
         if collected is not None:
             what = "run" if isinstance(event, Executed) else "sent"
-            self._found.violated(
+            self._verdict.violated(
                 f"record {record_id} for {consumer!r} was {what} again by {event.process} at {format_time(event.at_us)}; its id"
                 f" had been collected at {format_time(collected.at_us)} (MillWheel 6.1.1)",
                 collected,
@@ -126,8 +126,8 @@ class Drained:
         self._ledger = ledger
         options = options or EngineOptions()
         self._slack_us, self._period_us = options.id_slack_us, options.collect_period_us
-        self._found = OpenVerdict()
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict()
+        self.verdict = self._verdict.verdict
         self._calm = Calm()
         self._rises: dict[str, list[tuple[int, int]]] = {}
         self._struck: dict[str, int] = {}
@@ -164,10 +164,10 @@ class Drained:
         self._drained += event.count
 
     def _on_end(self, event: RunEnded) -> None:
-        if not self._calm.is_due(event, self._ledger, self._found):
+        if not self._calm.is_due(event, self._ledger, self._verdict):
             return
-        self._found.unreached = "nothing was to be deleted"
-        self._found.reached = self._drained
+        self._verdict.unreached = "nothing was to be deleted"
+        self._verdict.reached = self._drained
         self._check_checkpoints(event)
         for name in self._ledger.topology.computations:
             if self._ledger.is_present(name):
@@ -178,7 +178,7 @@ class Drained:
         for computation, key, production in self._ledger.checkpoints():
             since_us = self._ledger.settled_at_us(production.consumer, production.record_id)
             if since_us is not None and event.at_us - max(since_us, self._calm.since_us) >= grace_us:
-                self._found.violated(
+                self._verdict.violated(
                     f"the checkpoint of {production.record_id} in key {key!r} at {computation!r} is still there at the end,"
                     f" {format_time(event.at_us)}; the record arrived at {format_time(since_us)} (MillWheel 6.1.2)",
                     event,
@@ -200,7 +200,7 @@ class Drained:
         for record_id, (key, origin, at_us) in self._ledger.ids.get(name, {}).items():
             overdue = origin + self._slack_us < horizon and at_us <= until_us
             if overdue and self._could_collect(name, key, until_us):
-                self._found.violated(
+                self._verdict.violated(
                     f"id {record_id} is still in a row of {name!r} at the end, {format_time(event.at_us)}; its origin,"
                     f" {format_time(origin)}, has long been behind the horizon, {format_time(horizon)} (MillWheel 6.1.1)",
                     event,

@@ -21,8 +21,8 @@ class OneAtATime:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._loose = ledger.topology.loose
-        self._found = OpenVerdict("no user code ran")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("no user code ran")
+        self.verdict = self._verdict.verdict
         self._intervals: dict[int, KeyInterval] = {}
         self._open: dict[tuple[int, str], Executed] = {}
         self.handlers: Handlers = {
@@ -35,11 +35,11 @@ class OneAtATime:
         self._intervals[event.sequencer] = event.interval
 
     def _on_executed(self, event: Executed) -> None:
-        self._found.reached += 1
+        self._verdict.reached += 1
         version, key = event.version, event.key
         interval = self._intervals.get(version.sequencer)
         if interval is not None and not interval.contains(key):
-            self._found.violated(f"{_run(event)} under a sequencer of {interval} (MillWheel 4.2)", event)
+            self._verdict.violated(f"{_run(event)} under a sequencer of {interval} (MillWheel 4.2)", event)
         slot = (version.sequencer, key)
         before = self._open.get(slot)
         self._open[slot] = event
@@ -55,7 +55,7 @@ class OneAtATime:
         work = self._ledger.owed.get(event.computation, {}).get(event.cause)
         if work is not None and work.key != event.key and not self._ledger.is_weak_id(event.cause):
             text = f"{_run(event)}, and that record is for key {work.key!r} (MillWheel 4.2)"
-            self._found.violated(text, work.source, event)
+            self._verdict.violated(text, work.source, event)
 
     def _on_applied(self, event: Applied) -> None:
         slot = (event.sequencer, event.delta.key)
@@ -69,7 +69,7 @@ class OneAtATime:
 
     def _overlap(self, first: Executed | Applied, second: Executed) -> None:
         number = first.version.number if isinstance(first, Executed) else first.delta.number
-        self._found.violated(
+        self._verdict.violated(
             f"{_run(second)}, while the step {second.version.sequencer}.{number} before it was not written yet (MillWheel 4.2)",
             first,
             second,
@@ -87,8 +87,8 @@ class NotBeforeCause:
     section = "4.5"
 
     def __init__(self) -> None:
-        self._found = OpenVerdict("nothing was produced")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("nothing was produced")
+        self.verdict = self._verdict.verdict
         self.handlers: Handlers = {Executed: self._on_executed}
 
     def _on_executed(self, event: Executed) -> None:
@@ -96,10 +96,10 @@ class NotBeforeCause:
         if not productions:
             return
         least = event.timestamp if event.timer is None else _held(event.timer)
-        self._found.reached += len(productions)
+        self._verdict.reached += len(productions)
         for production in productions:
             if production.timestamp < least:
-                self._found.violated(
+                self._verdict.violated(
                     f"{_run(event)}, whose time is {format_time(least)}, and produced {production.record_id} at"
                     f" {format_time(production.timestamp)} (MillWheel 4.5)",
                     event,
@@ -122,8 +122,8 @@ class LateOnlyFromLate:
         self._ledger = ledger
         topology = ledger.topology
         self._excused = topology.loose | topology.percentile
-        self._found = OpenVerdict("no record that was in time met a watermark")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("no record that was in time met a watermark")
+        self.verdict = self._verdict.verdict
         self._late: set[str] = set()
         self._late_versions: set[tuple[int, int]] = set()
         self.handlers: Handlers = {}
@@ -141,7 +141,7 @@ class LateOnlyFromLate:
         if excused or event.computation in self._excused:
             self._excuse(event)
         elif timer is None and event.input_watermark > MIN_TIME:
-            self._found.reached += 1
+            self._verdict.reached += 1
             if event.late:
                 self._accuse(event)
 
@@ -162,7 +162,7 @@ class LateOnlyFromLate:
             f"{_run(event)}, with timestamp {format_time(event.timestamp)} when the input watermark was"
             f" {format_time(event.input_watermark)}: late, and nothing that led to it was (MillWheel 4.5)"
         )
-        self._found.violated(text, *source, event)
+        self._verdict.violated(text, *source, event)
 
 
 def _held(timer: StoredTimer) -> int:

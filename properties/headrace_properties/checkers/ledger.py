@@ -356,7 +356,7 @@ class WorkLedger:
             works.append(self._change_hold(row, event, delta.hold, least))
         for production in delta.productions:
             row.checkpoints[production.record_id, production.consumer] = production
-        for production in self._made(event):
+        for production in self._productions_of(event):
             work = self._owe(computation, production, event, late=production.timestamp < least)
             if work is not None:
                 works.append(work)
@@ -381,7 +381,7 @@ class WorkLedger:
         for key, record_id, consumer in event.checkpoints:
             rows.get(key, _NO_ROW).checkpoints.pop((record_id, consumer), None)
 
-    def _made(self, event: Applied) -> tuple[Production, ...]:
+    def _productions_of(self, event: Applied) -> tuple[Production, ...]:
         """Return what a step must have delivered: its checkpoints, and omitted productions, which should be settled."""
         productions = event.delta.productions
         if event.computation in self.topology.weak:

@@ -37,11 +37,11 @@ class StepLetters:
         }
         self._sampled = False
         self._errors: dict[_Run, str] = {}
-        self._told: dict[_Run, DeadLettered] = {}
+        self._reports: dict[_Run, DeadLettered] = {}
         self.handlers: Handlers = {
             KeysSampled: self._on_sampled,
             UserCodeFailed: self._on_failed,
-            DeadLettered: self._on_told,
+            DeadLettered: self._on_dead_lettered,
         }
 
     def _on_sampled(self, _event: KeysSampled) -> None:
@@ -50,9 +50,9 @@ class StepLetters:
     def _on_failed(self, event: UserCodeFailed) -> None:
         self._errors[event.process, event.computation, event.cause] = event.error
 
-    def _on_told(self, event: DeadLettered) -> None:
+    def _on_dead_lettered(self, event: DeadLettered) -> None:
         if event.computation in self._letter_streams:
-            self._told[event.process, event.computation, event.cause] = event
+            self._reports[event.process, event.computation, event.cause] = event
 
     def problem(self, event: Executed, reported: Callable[[Executed], tuple[str, bytes] | None]) -> str:
         """Describe what is wrong with an execution's dead letter; ``""``: nothing, or it has none.
@@ -64,7 +64,7 @@ class StepLetters:
         if event.computation not in self._letter_streams:
             return ""
         run = (event.process, event.computation, event.cause)
-        error, report = self._errors.pop(run, None), self._told.pop(run, None)
+        error, report = self._errors.pop(run, None), self._reports.pop(run, None)
         if error is None or self._sampled:
             return ""
         stream = self._letter_streams[event.computation] if report is None else report.stream

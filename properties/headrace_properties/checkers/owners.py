@@ -33,8 +33,8 @@ class Owned:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = OpenVerdict()
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict()
+        self.verdict = self._verdict.verdict
         self._calm = Calm()
         self._working: set[int] = set()
         self._started: dict[str, list[ProcessStarted]] = {}
@@ -78,9 +78,9 @@ class Owned:
             self._stopped.pop(event.process, None)
 
     def _on_end(self, event: RunEnded) -> None:
-        if not self._calm.is_due(event, self._ledger, self._found):
+        if not self._calm.is_due(event, self._ledger, self._verdict):
             return
-        self._found.unreached = "this host has no recovery scans"
+        self._verdict.unreached = "this host has no recovery scans"
         if not self._scans:
             return
         for name in self._ledger.topology.computations:
@@ -89,10 +89,10 @@ class Owned:
                 self._check(event, name, live)
 
     def _check(self, event: RunEnded, name: str, live: list[IntervalMinted]) -> None:
-        self._found.reached += len(live)
+        self._verdict.reached += len(live)
         if not cover_same_keys([minted.interval for minted in live], [KeyInterval()]):
             intervals = ", ".join(str(minted.interval) for minted in live)
-            self._found.violated(
+            self._verdict.violated(
                 f"only {intervals} of {name!r} have an owner (MillWheel 7.1)",
                 *live,
                 event,
@@ -101,7 +101,7 @@ class Owned:
         for mint in live:
             problem = self._problem(mint, event.at_us - GRACE_US)
             if problem:
-                self._found.violated(
+                self._verdict.violated(
                     f"{name!r} {mint.interval} has had nobody to work on it since {format_time(mint.at_us)}: its owner"
                     f" {mint.owner} (sequencer {mint.sequencer}) {problem} (MillWheel 7.1)",
                     mint,

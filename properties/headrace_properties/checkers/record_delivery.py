@@ -34,13 +34,13 @@ class NoLoss:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = OpenVerdict()
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict()
+        self.verdict = self._verdict.verdict
         self.handlers: Handlers = {RunEnded: self._on_end, ComputationRemoved: self._on_removed}
 
     def _on_removed(self, event: ComputationRemoved) -> None:
         for work in self._ledger.owed.get(event.computation, {}).values():
-            self._found.violated(
+            self._verdict.violated(
                 f"{event.computation!r} left the topology at {format_time(event.at_us)}, and {work}, there since"
                 f" {format_time(work.source.at_us)}, was still to come (MillWheel 3)",
                 work.source,
@@ -49,12 +49,12 @@ class NoLoss:
 
     def _on_end(self, event: RunEnded) -> None:
         if event.why != "quiescent":
-            self._found.unreached = "the run did not end at rest (L2 judges that)"
+            self._verdict.unreached = "the run did not end at rest (L2 judges that)"
             return
-        self._found.unreached = "no record was accepted"
-        self._found.reached = self._ledger.deliveries
+        self._verdict.unreached = "no record was accepted"
+        self._verdict.reached = self._ledger.deliveries
         for held in self._ledger.not_injected():
-            self._found.violated(
+            self._verdict.violated(
                 f"{_of_source(held)} is lost: all is at rest and {held.process} never injected it (MillWheel 5.2)",
                 held,
                 event,
@@ -62,7 +62,7 @@ class NoLoss:
             )
         for work in _unsettled(self._ledger):
             born = format_time(work.source.at_us)
-            self._found.violated(
+            self._verdict.violated(
                 f"{work}, durable since {born}, is lost: all is at rest and it was never applied (MillWheel 6.2)",
                 work.source,
                 event,
@@ -78,18 +78,18 @@ class DeliveriesArrive:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = OpenVerdict()
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict()
+        self.verdict = self._verdict.verdict
         self._calm = Calm()
         self.handlers: Handlers = {**self._calm.handlers, RunEnded: self._on_end}
 
     def _on_end(self, event: RunEnded) -> None:
-        if not self._calm.is_due(event, self._ledger, self._found):
+        if not self._calm.is_due(event, self._ledger, self._verdict):
             return
-        self._found.unreached = "no record was accepted"
-        self._found.reached = self._ledger.deliveries
+        self._verdict.unreached = "no record was accepted"
+        self._verdict.reached = self._ledger.deliveries
         for held in self._ledger.not_injected():
-            self._found.violated(
+            self._verdict.violated(
                 f"{_of_source(held)} was not injected by {held.process} by the end, {format_time(event.at_us)}"
                 f"{left(event, self._ledger)} (MillWheel 5.2)",
                 held,
@@ -100,7 +100,7 @@ class DeliveriesArrive:
         if stuck:
             oldest = min(stuck, key=lambda work: work.number)
             others = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
-            self._found.violated(
+            self._verdict.violated(
                 f"{oldest} has waited since {format_time(oldest.source.at_us)} and was not applied by the end,"
                 f" {format_time(event.at_us)}{others}{left(event, self._ledger)} (MillWheel 6.1.1)",
                 oldest.source,
@@ -137,23 +137,23 @@ class ComesToRest:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = OpenVerdict()
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict()
+        self.verdict = self._verdict.verdict
         self._calm = Calm()
         self.handlers: Handlers = {**self._calm.handlers, RunEnded: self._on_end}
 
     def _on_end(self, event: RunEnded) -> None:
-        is_due = self._calm.is_due(event, self._ledger, self._found)
+        is_due = self._calm.is_due(event, self._ledger, self._verdict)
         if event.process and event.why != "quiescent":  # Spark: whoever runs the job ends it, at rest or not
-            self._found.unreached = (
+            self._verdict.unreached = (
                 f"the run was ended on {event.process!r} before its watermarks were at their end"
             )
             return
         if not is_due:
             return
-        self._found.reached = 1
+        self._verdict.reached = 1
         if event.why != "quiescent":
-            self._found.violated(
+            self._verdict.violated(
                 f"the run did not come to rest: it was ended at {format_time(event.at_us)}, after nothing had been done for long"
                 f"{left(event, self._ledger)} (MillWheel 6.2)",
                 event,
@@ -168,8 +168,8 @@ class ExactlyOnce:
     section = "3, 6.2"
 
     def __init__(self) -> None:
-        self._found = OpenVerdict("no record was applied with exactly-once on")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("no record was applied with exactly-once on")
+        self.verdict = self._verdict.verdict
         self._applied: dict[str, dict[str, Applied]] = {}
         self.handlers: Handlers = {Applied: self._on_applied}
 
@@ -180,18 +180,18 @@ class ExactlyOnce:
         applied = self._applied.get(event.computation)
         if applied is None:
             applied = self._applied[event.computation] = {}
-        self._found.reached += len(seen)
+        self._verdict.reached += len(seen)
         for record_id, _ in seen:
             before = applied.setdefault(record_id, event)
             if before is not event:
                 self._note(record_id, before, event)
         if len(seen) > 1 and len(set(seen)) < len(seen):
-            self._found.violated(
+            self._verdict.violated(
                 f"{_step(event)} claims a record twice: {[id_ for id_, _ in seen]} (MillWheel 3, 6.2)", event
             )
 
     def _note(self, record_id: str, before: Applied, event: Applied) -> None:
-        self._found.violated(
+        self._verdict.violated(
             f"record {record_id} was applied twice at {event.computation!r}: by {_step(before)}, and by {_step(event)}"
             " (MillWheel 3, 6.2)",
             before,
@@ -219,18 +219,18 @@ class AckAfterCommit:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._topology = ledger.topology
-        self._found = OpenVerdict("nothing was ACKed")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("nothing was ACKed")
+        self.verdict = self._verdict.verdict
         self._remnants: set[tuple[str, str]] = set()
         self.handlers: Handlers = {AckSent: self._on_ack, CheckpointsDeleted: self._on_deleted}
         if self._topology.weak:
             self.handlers = {**self.handlers, Applied: self._on_applied, DuplicateDropped: self._on_dropped}
 
     def _on_deleted(self, event: CheckpointsDeleted) -> None:
-        self._found.reached += len(event.checkpoints)
+        self._verdict.reached += len(event.checkpoints)
         for key, record_id, consumer in event.checkpoints:
             if self._ledger.is_owed(consumer, record_id) and (consumer, record_id) not in self._remnants:
-                self._found.violated(
+                self._verdict.violated(
                     f"the checkpoint of {record_id} in key {key!r} at {event.computation!r} was deleted at"
                     f" {format_time(event.at_us)}, and {consumer or 'the outside'!r} had not got the record (MillWheel 6.1.2)",
                     event,
@@ -242,7 +242,7 @@ class AckAfterCommit:
 
     def _on_ack(self, event: AckSent) -> None:
         computation = event.computation
-        self._found.reached += len(event.record_ids)
+        self._verdict.reached += len(event.record_ids)
         loose = computation in self._topology.at_least_once
         for record_id in event.record_ids:
             if loose:
@@ -252,20 +252,20 @@ class AckAfterCommit:
                 and (computation, record_id) not in self._remnants
             ):
                 text = f"{_ack(event, record_id)} before any write with its id was applied (MillWheel 6.1.1)"
-                self._found.violated(text, event)
+                self._verdict.violated(text, event)
 
     def _check_run(self, event: AckSent, record_id: str) -> None:
         """Without exactly-once: user code has run for it, and its productions are safe."""
         runs = self._ledger.runs_of(event.computation, record_id)
         if not runs:
-            self._found.violated(
+            self._verdict.violated(
                 f"{_ack(event, record_id)} before user code ran for it (MillWheel 6.1.3)", event
             )
             return
         if not any(self._first_unsafe(run) is None for run in runs):
             unsafe = self._first_unsafe(runs[-1])
             assert unsafe is not None
-            self._found.violated(
+            self._verdict.violated(
                 f"{_ack(event, record_id)} while its production {unsafe.record_id} was neither ACKed nor checkpointed"
                 " (MillWheel 6.1.3)",
                 runs[-1],
@@ -283,7 +283,7 @@ class AckAfterCommit:
         for run in self._ledger.runs(event.sequencer, event.delta.number):
             for production in run.productions:
                 if production not in event.delta.productions and not self._ledger.is_safe(production):
-                    self._found.violated(
+                    self._verdict.violated(
                         f"{_step(event)} at {event.computation!r} lets its cause {run.cause} be forgotten, while its production"
                         f" {production.record_id} is neither ACKed nor checkpointed (MillWheel 6.1.3)",
                         run,

@@ -38,8 +38,8 @@ class SkewLimit:
         self._ledger = ledger
         self._topology = ledger.topology
         self._adopted: dict[str, int] = {}
-        self._found = OpenVerdict("no record was injected under a skew limit")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("no record was injected under a skew limit")
+        self.verdict = self._verdict.verdict
         self.handlers: Handlers = {
             Injected: self._on_injected,
             VersionAdopted: self._on_adopted,
@@ -59,13 +59,13 @@ class SkewLimit:
         timestamp = min(production.timestamp for production in event.productions)
         if timestamp < event.source_watermark:
             return
-        self._found.reached += 1
+        self._verdict.reached += 1
         published = self._ledger.published
         names = self._topology.versions[self._adopted.get(event.process, 0)].computations
         slowest = min(names, key=lambda name: published.get(name, MIN_TIME))
         low_us = published.get(slowest, MIN_TIME)
         if timestamp > low_us + limit_us:
-            self._found.violated(
+            self._verdict.violated(
                 f"{event.process} injected the record at offset {event.offset}, with timestamp {format_time(timestamp)}, at"
                 f" {format_time(event.at_us)}; the low watermark of {slowest!r} was {format_time(low_us)}, and the limit is"
                 f" {format_time(limit_us)} (MillWheel 8.4)",
@@ -92,8 +92,8 @@ class PercentileOracle:
         self._ledger = ledger
         self._calm = Calm()
         self._upstream = ledger.topology.upstream
-        self._found = OpenVerdict("no percentile watermark ahead of the low watermark was broadcast")
-        sampling = Sampling(self._found)
+        self._verdict = OpenVerdict("no percentile watermark ahead of the low watermark was broadcast")
+        sampling = Sampling(self._verdict)
         self.verdict = sampling.verdict
         self._said: dict[tuple[str, float], int] = {}
         self._feeders = frozenset(
@@ -133,7 +133,7 @@ class PercentileOracle:
         for name, progress in event.values:
             for percent, low_us in progress.percentiles:
                 if low_us < progress.low_watermark:
-                    self._found.violated(
+                    self._verdict.violated(
                         f"the {percent:g} % watermark of {name!r} was broadcast as {format_time(low_us)} at"
                         f" {format_time(event.at_us)}, behind its low watermark, {format_time(progress.low_watermark)}"
                         " (MillWheel 7.2)",
@@ -155,11 +155,11 @@ class PercentileOracle:
         delayed_us = _DELAYED_US if self._calm.delayed else 0
         if self._late or not self._calm.lasts(SETTLE_US + delayed_us, event.at_us):
             return
-        self._found.reached += is_ahead
+        self._verdict.reached += is_ahead
         share = int((100 - Fraction(str(percent))) * pending / 100)
         if len({item.origin for item in passed}) > share:
             oldest = min(passed, key=lambda sample: sample.time_us)
-            self._found.violated(
+            self._verdict.violated(
                 f"the {percent:g} % watermark of {name!r} was broadcast as {format_time(low_us)} at {format_time(event.at_us)},"
                 f" while {oldest} was pending, of {len(passed)} that it passed; {share} of {pending} may be outliers"
                 " (MillWheel 7.2)",

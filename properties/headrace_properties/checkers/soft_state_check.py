@@ -59,7 +59,7 @@ class SoftStateCheck:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = OpenVerdict("no recovery scan ended")
+        self._verdict = OpenVerdict("no recovery scan ended")
         self._scans: dict[int, ScanEnded] = {}
         self._scanning: dict[int, _Touched] = {}
         self._lost: list[_Lost] = []
@@ -89,7 +89,7 @@ class SoftStateCheck:
         if not ledger.owns_all(event.computation, event.sequencer, event.interval):
             return  # It has been replaced meanwhile, so what it knows no longer matters.
         self._scans[event.sequencer] = event
-        self._found.reached += 1
+        self._verdict.reached += 1
         rows = list(ledger.rows(event.computation, event.interval))
         timers = {(key, tag) for key, row in rows for tag in row.timers} - touched.timers
         checkpoints = {name for _, row in rows for name in row.checkpoints} - touched.productions
@@ -111,7 +111,7 @@ class SoftStateCheck:
         timers: set[tuple[str, str]],
         checkpoints: set[tuple[str, str]],
     ) -> None:
-        if self._found.violation is not None:
+        if self._verdict.violation is not None:
             return
         for key, row in rows:
             for tag, timer in row.timers.items():
@@ -131,7 +131,7 @@ class SoftStateCheck:
         owner = self._ledger.owner(event.computation, event.delta.key)
         if not owner or owner == event.sequencer or owner not in self._scans:
             return
-        if self._found.violation is None:
+        if self._verdict.violation is None:
             self._lost = [
                 _Lost(event.computation, event.delta.key, what, event) for what in _additions(event)
             ]
@@ -155,7 +155,7 @@ class SoftStateCheck:
             f"{scan.process} (sequencer {scan.sequencer}) had scanned {scan.computation!r} {scan.interval} at"
             f" {format_time(scan.at_us)}{write}" + (f"; {otherwise}" if otherwise else "")
         )
-        self._found.violated(text, scan) if event is scan else self._found.violated(text, scan, event)
+        self._verdict.violated(text, scan) if event is scan else self._verdict.violated(text, scan, event)
 
     # Its fate
 
@@ -181,7 +181,7 @@ class SoftStateCheck:
 
     def verdict(self) -> Verdict:
         """Return the verdict so far: which timer or production was lost, and for how long."""
-        verdict = self._found.verdict()
+        verdict = self._verdict.verdict()
         if not isinstance(verdict, Violated):
             return verdict
         stories = [self._story(lost) for lost in self._lost]

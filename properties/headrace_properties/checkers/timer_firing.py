@@ -24,8 +24,8 @@ class TimersInOrder:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = OpenVerdict("no timer fired")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("no timer fired")
+        self.verdict = self._verdict.verdict
         self.handlers: Handlers = {Applied: self._on_applied}
 
     def _on_applied(self, event: Applied) -> None:
@@ -34,7 +34,7 @@ class TimersInOrder:
             self._judge_inside(event)
         if not delta.fired:
             return
-        self._found.reached += len(delta.fired)
+        self._verdict.reached += len(delta.fired)
         row = self._ledger.row(event.computation, delta.key)
         left = dict(row.timers)
         for tag in (*delta.cancelled, *[timer.tag for timer in delta.set_timers]):
@@ -52,7 +52,7 @@ class TimersInOrder:
             for timer in run.asked.timers if run.asked is not None else ():
                 if timer.timestamp is None or not self._is_due(timer, run, event):
                     continue
-                self._found.violated(
+                self._verdict.violated(
                     f"timer {timer.tag!r} of key {event.delta.key!r} at {event.computation!r} was set at"
                     f" {format_time(run.at_us)} for {format_time(timer.timestamp)}, and was due at once; {following.cause} ran"
                     " before it in the same step (MillWheel 4.6)",
@@ -71,7 +71,7 @@ class TimersInOrder:
         other = work.what
         assert isinstance(other, StoredTimer)
         if other.clock is timer.clock and other.order < timer.order:
-            self._found.violated(
+            self._verdict.violated(
                 f"timer {timer.tag!r} (due {format_time(timer.due)}) of key {event.delta.key!r} at {event.computation!r} fired at"
                 f" {format_time(event.at_us)}, before timer {other.tag!r} (due {format_time(other.due)}), which was pending"
                 " (MillWheel 4.6)",
@@ -90,8 +90,8 @@ class TimersOnce:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._topology = ledger.topology
-        self._found = OpenVerdict("no timer fired")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("no timer fired")
+        self.verdict = self._verdict.verdict
         self._fired: dict[tuple[str, str, str, int, int], Applied] = {}
         self.handlers: Handlers = {Executed: self._on_executed, Applied: self._on_applied}
 
@@ -104,29 +104,29 @@ class TimersOnce:
             text = (
                 f"{_timer(event, timer)}, when its input watermark was {format_time(known)} (MillWheel 4.6)"
             )
-            self._found.violated(text, event)
+            self._verdict.violated(text, event)
         if event.computation in self._topology.percentile or self._topology.changes:
             return
         if self._ledger.injectors_progress(event.computation) < due:
-            self._found.violated(
+            self._verdict.violated(
                 f"{_timer(event, timer)}, and not even the injectors were so far (MillWheel 4.5, 4.6)", event
             )
 
     def _on_applied(self, event: Applied) -> None:
         for timer in event.delta.fired:
-            self._found.reached += 1
+            self._verdict.reached += 1
             set_by = timer.set_by
             identity = (event.computation, event.delta.key, timer.tag, set_by.sequencer, set_by.number)
             before = self._fired.setdefault(identity, event)
             if before is not event:
                 times = f"at {format_time(before.at_us)}, and at {format_time(event.at_us)}"
-                self._found.violated(
+                self._verdict.violated(
                     f"{_fired(event, timer)} fired twice: {times} (MillWheel 4.6)", before, event
                 )
             work = self._ledger.row(event.computation, event.delta.key).timers.get(timer.tag)
             if work is None or work.what != timer:
                 text = f"{_fired(event, timer)} fired at {format_time(event.at_us)}, and was not pending (MillWheel 4.6)"
-                self._found.violated(text, event)
+                self._verdict.violated(text, event)
 
 
 def _fired(event: Applied, timer: StoredTimer) -> str:
@@ -158,8 +158,8 @@ class TimersFire:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = OpenVerdict()
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict()
+        self.verdict = self._verdict.verdict
         self._calm = Calm()
         self._fired = 0
         self.handlers: Handlers = {**self._calm.handlers, Applied: self._on_applied, RunEnded: self._on_end}
@@ -168,10 +168,10 @@ class TimersFire:
         self._fired += len(event.delta.fired)
 
     def _on_end(self, event: RunEnded) -> None:
-        if not self._calm.is_due(event, self._ledger, self._found):
+        if not self._calm.is_due(event, self._ledger, self._verdict):
             return
-        self._found.unreached = "no timer came due"
-        self._found.reached = self._fired
+        self._verdict.unreached = "no timer came due"
+        self._verdict.reached = self._fired
         soon_us = SETTLE_US if event.why == "quiescent" else GRACE_US
         for work in self._ledger.timers():
             timer = work.what
@@ -191,7 +191,7 @@ class TimersFire:
         passed = (
             ", when the low watermark of its input had passed it," if timer.clock is Clock.WATERMARK else ""
         )
-        self._found.violated(
+        self._verdict.violated(
             f"{work}, set at {format_time(work.source.at_us)}, has been due since {format_time(since_us)}{passed}"
             f" and had not fired by the end, {format_time(event.at_us)}{left(event, self._ledger)} (MillWheel 4.6, 6.2)",
             work.source,

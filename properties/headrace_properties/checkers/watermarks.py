@@ -35,8 +35,8 @@ class LowWatermarkOracle:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._topology = ledger.topology
-        self._found = OpenVerdict("no low watermark was broadcast")
-        sampling = Sampling(self._found)
+        self._verdict = OpenVerdict("no low watermark was broadcast")
+        sampling = Sampling(self._verdict)
         self.verdict = sampling.verdict
         self.handlers: Handlers = {
             **sampling.handlers,
@@ -49,7 +49,7 @@ class LowWatermarkOracle:
         for name, progress in event.values:
             low_us = progress.low_watermark
             if low_us > published.get(name, MIN_TIME) and name in upstream:
-                self._found.reached += 1
+                self._verdict.reached += 1
                 oldest = self._ledger.work.oldest
                 for sender in upstream[name]:
                     if oldest(sender) < low_us:
@@ -95,7 +95,7 @@ class LowWatermarkOracle:
                 continue
             if self._topology.changes and self._ledger.passed_before(name, work.time_us, work):
                 continue  # A computation that joins a running topology behind it is late for it.
-            self._found.violated(
+            self._verdict.violated(
                 f"{what} at {format_time(event.at_us)}, while {work}, there since {format_time(work.source.at_us)}, was pending"
                 " (MillWheel 4.5, 6.2)",
                 work.source,
@@ -117,8 +117,8 @@ class HorizonOracle:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._upstream = ledger.topology.upstream
-        self._found = OpenVerdict("no horizon was broadcast")
-        sampling = Sampling(self._found)
+        self._verdict = OpenVerdict("no horizon was broadcast")
+        sampling = Sampling(self._verdict)
         self.verdict = sampling.verdict
         self.handlers: Handlers = {**sampling.handlers, Published: self._on_published}
 
@@ -127,7 +127,7 @@ class HorizonOracle:
         for name, progress in event.values:
             horizon = progress.horizon
             if horizon > published.get(name, MIN_TIME) and name in self._upstream:
-                self._found.reached += 1
+                self._verdict.reached += 1
                 oldest = self._ledger.work.oldest_origin
                 for sender in self._upstream[name]:
                     if oldest(sender) < horizon:
@@ -136,7 +136,7 @@ class HorizonOracle:
                         )
 
     def _accuse(self, event: Published, name: str, horizon: int, work: WorkItem) -> None:
-        self._found.violated(
+        self._verdict.violated(
             f"the horizon of {name!r} was broadcast as {format_time(horizon)} at {format_time(event.at_us)}, while {work}, with"
             f" origin {format_time(work.origin)}, there since {format_time(work.source.at_us)}, was unfinished (MillWheel 6.1.1)",
             work.source,
@@ -160,8 +160,8 @@ class Monotone:
     section = "4.5"
 
     def __init__(self, topology: TopologyUnion) -> None:
-        self._found = OpenVerdict("no watermark was reported")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("no watermark was reported")
+        self.verdict = self._verdict.verdict
         self._mints: dict[str, list[IntervalMinted]] = {}
         self._acted: dict[int, InputWatermarkAdvanced] = {}
         self._inherited: dict[int, InputWatermarkAdvanced] = {}
@@ -196,7 +196,7 @@ class Monotone:
     def _on_published(self, event: Published) -> None:
         floor = self._floors.get(event.process, self._said)
         for name, progress in event.values:
-            self._found.reached += 1
+            self._verdict.reached += 1
             known = floor.get(name)
             if known is not None:
                 self._compare(
@@ -217,7 +217,7 @@ class Monotone:
             ],
         ):
             if new < old:
-                self._found.violated(
+                self._verdict.violated(
                     f"{what} at {format_time(event.at_us)} with a {kind} of {format_time(new)}, after {format_time(old)} at"
                     f" {format_time(earlier.at_us)} (MillWheel 4.5)",
                     earlier,
@@ -225,7 +225,7 @@ class Monotone:
                 )
 
     def _on_input(self, event: InputWatermarkAdvanced) -> None:
-        self._found.reached += 1
+        self._verdict.reached += 1
         observer = (event.process, event.computation, event.sequencer)
         before = self._inputs.get(observer) or self._inherited.get(event.sequencer)
         self._inputs[observer] = event
@@ -235,7 +235,7 @@ class Monotone:
             self._compare(f"{event.process} took the input of {event.computation!r}", old, now, before, event)
 
     def _on_report(self, event: InjectorReported) -> None:
-        self._found.reached += 1
+        self._verdict.reached += 1
         before = self._reports.get(event.process)
         self._reports[event.process] = event
         if before is not None and (
@@ -260,8 +260,8 @@ class WatermarkArrives:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = OpenVerdict()
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict()
+        self.verdict = self._verdict.verdict
         self._calm = Calm()
         self._reports: dict[str, list[InjectorReported]] = {}
         self.handlers: Handlers = {
@@ -274,9 +274,9 @@ class WatermarkArrives:
         self._reports.setdefault(event.process, []).append(event)
 
     def _on_end(self, event: RunEnded) -> None:
-        if not self._calm.is_due(event, self._ledger, self._found):
+        if not self._calm.is_due(event, self._ledger, self._verdict):
             return
-        self._found.unreached = "no source and no injector had a low watermark"
+        self._verdict.unreached = "no source and no injector had a low watermark"
         until_us = event.at_us - (0 if event.why == "quiescent" else GRACE_US)
         topology = self._ledger.topology
         for name in topology.computations:
@@ -285,7 +285,7 @@ class WatermarkArrives:
             addresses = topology.sources[name]
             aim_us = min((self._aim(address, until_us) for address in addresses), default=MIN_TIME)
             if aim_us > MIN_TIME:
-                self._found.reached += 1
+                self._verdict.reached += 1
                 self._check(event, name, aim_us)
 
     def _aim(self, address: str, until_us: int) -> int:
@@ -305,7 +305,7 @@ class WatermarkArrives:
         ]
         oldest = min(pending, key=attrgetter("time_us"), default=None)
         blame = f"{oldest or 'nothing'} is pending"
-        self._found.violated(
+        self._verdict.violated(
             f"the low watermark of {name!r} stands at {format_time(reached_us)} at the end, {format_time(event.at_us)}, and its"
             f" {_whose(ledger)} {format_time(aim_us)}; {blame}{left(event, ledger)} (MillWheel 4.5)",
             *([oldest.source] if oldest else []),

@@ -32,13 +32,13 @@ class Atomicity:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._topology = ledger.topology
-        self._found = OpenVerdict("nothing was applied")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("nothing was applied")
+        self.verdict = self._verdict.verdict
         self._versions: dict[str, dict[str, tuple[int, int]]] = {}
         self.handlers: Handlers = {Applied: self._on_applied}
 
     def _on_applied(self, event: Applied) -> None:
-        self._found.reached += 1
+        self._verdict.reached += 1
         computation, delta = event.computation, event.delta
         version = (event.sequencer, delta.number)
         versions = self._versions.get(computation)
@@ -55,7 +55,7 @@ class Atomicity:
 
     def _broken(self, event: Applied, problem: str, *runs: Executed) -> None:
         delta = event.delta
-        self._found.violated(
+        self._verdict.violated(
             f"version {event.sequencer}.{delta.number} of key {delta.key!r} at {event.computation!r}, applied at"
             f" {format_time(event.at_us)}, is not what one step did: {problem} (MillWheel 6.2)",
             *runs,
@@ -144,8 +144,8 @@ class OneIdOneRecord:
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._weak = ledger.topology.weak
-        self._found = OpenVerdict("nothing was produced")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("nothing was produced")
+        self.verdict = self._verdict.verdict
         self._letters: set[str] = set()
         self._step_letters = StepLetters(ledger.topology)
         self._emissions: dict[str, tuple[_Content, Event]] = {}
@@ -183,7 +183,7 @@ class OneIdOneRecord:
         is_letter = any(production.record_id in self._letters for production in event.productions)
         problem = source.mismatch(event, self._ledger.topology, is_letter=is_letter)
         if problem:
-            self._found.violated(
+            self._verdict.violated(
                 f"{event.process} injected a record at {format_time(event.at_us)} as that of offset {event.offset}: {problem}"
                 " (MillWheel 5.2, 6.1.1)",
                 event,
@@ -193,7 +193,7 @@ class OneIdOneRecord:
         productions = event.productions
         wrong = self._step_letters.problem(event, self._reported)
         if wrong:
-            self._found.violated(
+            self._verdict.violated(
                 f"{event.computation!r} gave {event.cause} up at {format_time(event.at_us)}: {wrong} (MillWheel 6.1.2)",
                 event,
             )
@@ -202,7 +202,7 @@ class OneIdOneRecord:
         if len(productions) > 1 and len(
             {(production.record_id, production.consumer) for production in productions}
         ) < len(productions):
-            self._found.violated(
+            self._verdict.violated(
                 f"one run of {event.computation!r} for {event.cause} at {format_time(event.at_us)} gives one id to two"
                 f" productions: {_ids(productions)} (MillWheel 6.1.1)",
                 event,
@@ -215,13 +215,13 @@ class OneIdOneRecord:
                 self._note(event.cause, production, event)
 
     def _note(self, cause: str, production: Production, event: Event) -> None:
-        self._found.reached += 1
+        self._verdict.reached += 1
         emission = (cause, production.stream, production.value, production.timestamp)
         known = self._emissions.get(production.record_id)
         if known is None:
             self._emissions[production.record_id] = (emission, event)
         elif known[0] != emission:
-            self._found.violated(
+            self._verdict.violated(
                 f"id {production.record_id} stands for two records: {_emission(known[0])}, and {_emission(emission)}"
                 " (MillWheel 6.1.2)",
                 known[1],
@@ -230,10 +230,10 @@ class OneIdOneRecord:
 
     def _note_weak(self, event: Executed, production: Production) -> None:
         """Reruns may diverge (that is S5-weak), but an id still names its cause."""
-        self._found.reached += 1
+        self._verdict.reached += 1
         known = self._weak_causes.setdefault(production.record_id, (event.cause, event))
         if known[0] != event.cause:
-            self._found.violated(
+            self._verdict.violated(
                 f"id {production.record_id} stands for what {known[0]} and {event.cause} made (MillWheel 6.1.2)",
                 known[1],
                 event,
@@ -245,14 +245,16 @@ class OneIdOneRecord:
         if known is not None:
             emission = (known[0][0], production.stream, production.value, production.timestamp)
             if emission != known[0]:
-                self._found.violated(
+                self._verdict.violated(
                     f"id {production.record_id} left as {_emission(emission)}, and was made as {_emission(known[0])}"
                     " (MillWheel 6.1.2)",
                     known[1],
                     event,
                 )
         elif production.record_id not in self._weak_causes:
-            self._found.violated(f"output {production.record_id} was never produced (MillWheel 6.1.2)", event)
+            self._verdict.violated(
+                f"output {production.record_id} was never produced (MillWheel 6.1.2)", event
+            )
 
 
 def _emission(emission: _Content) -> str:
@@ -270,10 +272,10 @@ class WeakRerunsAgree:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._weak = ledger.topology.weak
-        self._found = OpenVerdict(
+        self._verdict = OpenVerdict(
             "no weak step ran twice" if self._weak else "no computation has weak productions"
         )
-        self.verdict = self._found.verdict
+        self.verdict = self._verdict.verdict
         self._first: dict[tuple[str, str, str], Executed] = {}
         self.handlers: Handlers = {Executed: self._on_executed} if self._weak else {}
 
@@ -283,10 +285,10 @@ class WeakRerunsAgree:
         first = self._first.setdefault((event.computation, event.key, event.cause), event)
         if first is event:
             return
-        self._found.reached += 1
+        self._verdict.reached += 1
         content, again = _content(first), _content(event)
         if content != again:
-            self._found.violated(
+            self._verdict.violated(
                 f"{event.computation!r} ran twice for {event.cause}, and produced {_named(content)} at"
                 f" {format_time(first.at_us)} but {_named(again)} at {format_time(event.at_us)}: weak productions need"
                 " idempotent code (MillWheel 6.1.3)",
@@ -327,8 +329,8 @@ class SingleWriter:
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
-        self._found = OpenVerdict("nothing was applied")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("nothing was applied")
+        self.verdict = self._verdict.verdict
         self._minted: dict[int, IntervalMinted] = {}
         self.handlers: Handlers = {
             Applied: self._on_applied,
@@ -339,7 +341,7 @@ class SingleWriter:
     def _on_minted(self, event: IntervalMinted) -> None:
         before = self._minted.setdefault(event.sequencer, event)
         if before is not event:
-            self._found.violated(
+            self._verdict.violated(
                 f"sequencer {event.sequencer} was minted twice: for {before.computation!r} {before.interval} at"
                 f" {format_time(before.at_us)}, and for {event.computation!r} {event.interval} at {format_time(event.at_us)}"
                 " (MillWheel 7.1)",
@@ -355,13 +357,13 @@ class SingleWriter:
             self._judge(event, key)
 
     def _judge(self, event: Applied | CheckpointsDeleted, key: str) -> None:
-        self._found.reached += 1
+        self._verdict.reached += 1
         minted = self._ledger.owner(event.computation, key)
         if event.sequencer != event.live or (minted and minted != event.sequencer):
             live = minted or event.live
             mint = self._ledger.latest_mint(event.computation, live)
             witness = (mint, event) if isinstance(mint, IntervalMinted) else (event,)
-            self._found.violated(
+            self._verdict.violated(
                 f"a write of key {key!r} at {event.computation!r} was applied at {format_time(event.at_us)} under"
                 f" sequencer {event.sequencer}, when {live} owned the key: a zombie's (MillWheel 6.2)",
                 *witness,

@@ -121,7 +121,7 @@ class WatermarkFollows:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = OpenVerdict("no stage promised a second watermark")
+        self._verdict = OpenVerdict("no stage promised a second watermark")
         self._progress: dict[str, dict[str, _Progress]] = {}
         self._promises: dict[
             str, _Progress
@@ -152,7 +152,9 @@ class WatermarkFollows:
     def _on_watermark(self, line: Watermark) -> None:
         both = self._of(line)
         said = both[0].said
-        self._found.reached += self._books.is_stage(line.stage) and said is not None and line.timestamp > said
+        self._verdict.reached += (
+            self._books.is_stage(line.stage) and said is not None and line.timestamp > said
+        )
         for progress in (*both, self._promises.setdefault(line.stage, _Progress())):
             progress.says(line.timestamp, self._books.number)
         for reader in self._books.readers_of(line.stage):
@@ -169,17 +171,17 @@ class WatermarkFollows:
                 continue
             where = _where(stage, process, progress)
             if lag_us is not None and best + lag_us < promised:
-                self._found.violated(
+                self._verdict.violated(
                     f"{where}: its inputs have promised {format_time(promised)}, and the header says that it stays at most"
                     f" {lag_us / 1e6:g} s behind (MillWheel 4.5)"
                 )
             elif promised >= _COMPLETE_US > best and progress.stands:
-                self._found.violated(f"{where}, although all of its inputs have ended (MillWheel 4.5)")
+                self._verdict.violated(f"{where}, although all of its inputs have ended (MillWheel 4.5)")
 
     def verdict(self) -> Verdict:
         """Return the verdict so far."""
-        if self._found.violation is not None:
-            return self._found.violation
+        if self._verdict.violation is not None:
+            return self._verdict.violation
         for stage, process, progress in self._judged():
             said, promised, lag_us = progress.said, self._books.promised_to(stage), self._books.lag_us(stage)
             if said is None or not progress.stands:
@@ -190,7 +192,7 @@ class WatermarkFollows:
                 if progress is not self._promises.get(stage):
                     where += f", and its records have reached {format_time(progress.newest)}"
                 return Unknown(f"{where}: {self._why(stage, said, promised)}", cut_short=True)
-        return self._found.verdict()
+        return self._verdict.verdict()
 
     def _judged(self) -> Iterator[tuple[str, str, _Progress]]:
         """Yield, sources first, the live processes that took records beyond their watermark.
@@ -291,14 +293,14 @@ class SomethingLeaves:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = OpenVerdict("no stage with outputs processed a record")
+        self._verdict = OpenVerdict("no stage with outputs processed a record")
         self._flows = {stage: _Flow() for stage in books.stages if books.outputs(stage)}
         self.handlers: Handlers = {In: self._on_in, Out: self._on_out, End: self._on_end}
 
     def _on_in(self, line: In) -> None:
         flow = self._flows.get(line.stage)
         if flow is not None and not line.late:
-            self._found.reached += 1
+            self._verdict.reached += 1
             flow.takes(line.timestamp)
 
     def _on_out(self, line: Out) -> None:
@@ -308,20 +310,20 @@ class SomethingLeaves:
     def _on_end(self, _: End) -> None:
         for stage, flow in self._flows.items():
             if flow.is_silent and self._books.may_be_silent(stage) is False:
-                self._found.violated(
+                self._verdict.violated(
                     f"{self._silence(stage, flow)}; the header says that it may not be silent"
                 )
 
     def verdict(self) -> Verdict:
         """Return the verdict so far."""
         for stage, flow in self._flows.items():
-            if flow.is_silent and not self._books.may_be_silent(stage) and self._found.violation is None:
+            if flow.is_silent and not self._books.may_be_silent(stage) and self._verdict.violation is None:
                 question = (
                     ". If it did, write its 'out' lines; if its windows are not over, record until one is. The header can say"
                     ' whether it may send nothing, however much it takes ("may_be_silent" of the stage: true or false)'
                 )
                 return Unknown(self._silence(stage, flow) + question, cut_short=True)
-        return self._found.verdict()
+        return self._verdict.verdict()
 
     def _silence(self, stage: str, flow: _Flow) -> str:
         streams = ", ".join(map(repr, self._books.outputs(stage)))
@@ -348,7 +350,7 @@ class SourceKeepsWatermark:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = OpenVerdict("no record was processed whose source had promised a watermark")
+        self._verdict = OpenVerdict("no record was processed whose source had promised a watermark")
         self._late = 0
         self._first: tuple[str, str] | None = None
         self.handlers: Handlers = {In: self._on_in, Out: self._on_out}
@@ -358,7 +360,7 @@ class SourceKeepsWatermark:
             return
         promised = self._books.promise(line)
         if promised is not None and line.timestamp < promised:
-            self._found.violated(
+            self._verdict.violated(
                 f"line {self._books.number}: {line.process!r} of source {line.stage!r} sent record {line.id!r} with timestamp"
                 f" {format_time(line.timestamp)}, and had promised {format_time(promised)}; the header says that it keeps that"
                 " (MillWheel 5.2)"
@@ -368,7 +370,7 @@ class SourceKeepsWatermark:
         record = self._books.record(line)
         promised = None if record is None else record.promised
         if not line.late:
-            self._found.reached += (
+            self._verdict.reached += (
                 record is not None and promised is not None and not self._books.is_stage(record.line.stage)
             )
         elif record is None or promised is None:
@@ -381,7 +383,7 @@ class SourceKeepsWatermark:
         sources = sorted(self._books.sources_of(line.stage))
         sources = [name for name in sources if self._books.watermark_of(name) is not SourceWatermark.ESTIMATE]
         if not sources:
-            self._found.reached += 1
+            self._verdict.reached += 1
             return
         first = (
             f"line {self._books.number}: stage {line.stage!r} treated record {line.id!r}, with timestamp"
@@ -392,8 +394,8 @@ class SourceKeepsWatermark:
 
     def verdict(self) -> Verdict:
         """Return the verdict so far."""
-        if self._found.violation is not None or self._first is None:
-            return self._found.verdict()
+        if self._verdict.violation is not None or self._first is None:
+            return self._verdict.verdict()
         first, sources = self._first
         more = f" ({self._late:,} such records)" if self._late > 1 else ""
         return Unknown(

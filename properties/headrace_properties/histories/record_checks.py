@@ -30,10 +30,10 @@ class WatermarkWaits:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = OpenVerdict(
+        self._verdict = OpenVerdict(
             "no process promised a watermark while a record waited for it whose sender promised one, too"
         )
-        self.verdict = self._found.verdict
+        self.verdict = self._verdict.verdict
         self.handlers: Handlers = {Watermark: self._on_watermark}
 
     def _on_watermark(self, line: Watermark) -> None:
@@ -42,9 +42,9 @@ class WatermarkWaits:
             claim = books.claim(line, record.line.partition)
             if claim is None:
                 continue
-            self._found.reached += 1
+            self._verdict.reached += 1
             if claim > record.line.timestamp:
-                self._found.violated(
+                self._verdict.violated(
                     f"line {books.number}: {line.process!r} promises {format_time(line.timestamp)} for stage {line.stage!r}, and"
                     f" the stage has not processed record {record.line.id!r} with timestamp {format_time(record.line.timestamp)},"
                     f" sent in line {record.number} (MillWheel 4.5)"
@@ -60,8 +60,8 @@ class NothingBehind:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = OpenVerdict("no stage sent a record after it had promised a watermark")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("no stage sent a record after it had promised a watermark")
+        self.verdict = self._verdict.verdict
         self._late: set[tuple[str, str]] = set()
         self.handlers: Handlers = {In: self._on_in, Out: self._on_out}
 
@@ -76,9 +76,9 @@ class NothingBehind:
             return
         if line.cause is not None and (line.stage, line.cause) in self._late:
             return
-        self._found.reached += 1
+        self._verdict.reached += 1
         if line.timestamp < promised:
-            self._found.violated(
+            self._verdict.violated(
                 f"line {self._books.number}: {line.process!r} sent record {line.id!r} with timestamp"
                 f" {format_time(line.timestamp)}, and had promised to send nothing before {format_time(promised)} (MillWheel 4.5)"
             )
@@ -93,17 +93,17 @@ class LateOnlyIfLate:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = OpenVerdict("no record was processed whose sender had promised a watermark")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("no record was processed whose sender had promised a watermark")
+        self.verdict = self._verdict.verdict
         self.handlers: Handlers = {In: self._on_in}
 
     def _on_in(self, line: In) -> None:
         record = self._books.record(line)
         if record is None or record.promised is None or record.late:
             return
-        self._found.reached += 1
+        self._verdict.reached += 1
         if line.late:
-            self._found.violated(
+            self._verdict.violated(
                 f"line {self._books.number}: stage {line.stage!r} treated record {line.id!r} as late; its timestamp,"
                 f" {format_time(record.line.timestamp)}, is not behind {format_time(record.promised)}, which"
                 f" {record.line.process!r} had promised when it sent it in line {record.number} (MillWheel 4.5)"
@@ -119,21 +119,21 @@ class OneState:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = OpenVerdict("no state was told twice as of the same record")
-        self.verdict = self._found.verdict
-        self._told: dict[tuple[str, str, str], tuple[bytes, int, str]] = {}
+        self._verdict = OpenVerdict("no state was told twice as of the same record")
+        self.verdict = self._verdict.verdict
+        self._contents: dict[tuple[str, str, str], tuple[bytes, int, str]] = {}
         self.handlers: Handlers = {State: self._on_state}
 
     def _on_state(self, line: State) -> None:
         books, value = self._books, _encode(line.value)
-        before = self._told.setdefault(
+        before = self._contents.setdefault(
             (line.stage, line.key, line.as_of), (value, books.number, line.process)
         )
         if before[1] == books.number:
             return
-        self._found.reached += 1
+        self._verdict.reached += 1
         if before[0] != value:
-            self._found.violated(
+            self._verdict.violated(
                 f"line {books.number}: {line.process!r} has state {value.decode():.200} for key {line.key!r} at stage"
                 f" {line.stage!r} as of record {line.as_of!r}, and in line {before[1]} {before[2]!r} had"
                 f" {before[0].decode():.200} (MillWheel 6.2)"
@@ -152,12 +152,12 @@ class InOrder:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = OpenVerdict(
+        self._verdict = OpenVerdict(
             "no stage that promises an order processed two records of a key"
             if books.in_order
             else 'no stage promises an order (set "in_order" in the header)'
         )
-        self.verdict = self._found.verdict
+        self.verdict = self._verdict.verdict
         self._latest: dict[tuple[str, str, str, str], tuple[int, str, int]] = {}
         self.handlers: Handlers = {In: self._on_in}
 
@@ -169,9 +169,9 @@ class InOrder:
         slot = (line.stage, record.stream, record.line.process, line.key)
         latest = self._latest.get(slot)
         if latest is not None:
-            self._found.reached += 1
+            self._verdict.reached += 1
             if latest[0] > record.number:
-                self._found.violated(
+                self._verdict.violated(
                     f"line {books.number}: stage {line.stage!r} processed record {line.id!r} of key {line.key!r} after record"
                     f" {latest[1]!r} (line {latest[2]}); {record.line.process!r} had sent it before that one, in line"
                     f" {record.number} (the header promises the order)"
@@ -189,8 +189,8 @@ class OnlySent:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._found = OpenVerdict("nobody tells what was sent on a stream that is read")
-        self.verdict = self._found.verdict
+        self._verdict = OpenVerdict("nobody tells what was sent on a stream that is read")
+        self.verdict = self._verdict.verdict
         self._early: dict[str, tuple[int, In]] = {}
         self.handlers: Handlers = {In: self._on_in, Out: self._on_out}
 
@@ -199,7 +199,7 @@ class OnlySent:
         if stream not in self._books.sent:
             self._early.setdefault(stream, (self._books.number, line))
             return
-        self._found.reached += 1
+        self._verdict.reached += 1
         if self._books.record(line) is None:
             self._accuse(self._books.number, line, stream)
 
@@ -210,7 +210,7 @@ class OnlySent:
             self._accuse(*self._early.pop(stream), stream)
 
     def _accuse(self, number: int, line: In, stream: str) -> None:
-        self._found.violated(
+        self._verdict.violated(
             f"line {number}: stage {line.stage!r} processed record {line.id!r} of stream {stream!r}, and no line before says"
             " that it was sent (MillWheel 3)"
         )

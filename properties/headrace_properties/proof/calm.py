@@ -438,10 +438,10 @@ class _Reached:
         how_far: Callable[[SourceRecord | SourceWatermark], int | None],
     ) -> None:
         self._pipeline = pipeline
-        self._told: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        self._watermarks: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         for event in history:
             if type(event) is SourceHeld and (value := how_far(event.what)) is not None:
-                self._told[event.process].append((event.at_us, value))
+                self._watermarks[event.process].append((event.at_us, value))
 
     def at(self, computation: str, value: int) -> int:
         """Return when all of them have, microseconds; the end of time, if not all do."""
@@ -451,7 +451,7 @@ class _Reached:
             for address in self._pipeline.injectors[name].addresses()
         ]  # fmt: skip
         return max(
-            next((at_us for at_us, reached in self._told[address] if reached >= value), _NEVER)
+            next((at_us for at_us, reached in self._watermarks[address] if reached >= value), _NEVER)
             for address in addresses
         )
 

@@ -100,7 +100,7 @@ class Recording:
         self.arrivals: Arrivals = arrivals
         self.sent: dict[tuple[int, str], Step] = {}
         self.received: dict[tuple[int, str], Step] = {}
-        self._told = 0
+        self._number = 0
         self._steps: list[_Reached] = []
         self._routine = Routine()
         self._healed = False
@@ -116,7 +116,7 @@ class Recording:
         cluster.run_to_the_end()
 
     def _tell(self, step: Step, event: object, to: str) -> None:
-        self._told += 1
+        self._number += 1
         if not self._healed:
             steps = self.sent if step.does is Does.SENDS else self.received
             steps[id(event), to] = step  # arrivals are kept alive, so their ids stay unique
@@ -126,7 +126,7 @@ class Recording:
             or self._routine.takes(step.process, to, event)
         ):
             return
-        self._steps.append(_Reached(self.arrivals.clock, self._told, step))
+        self._steps.append(_Reached(self.arrivals.clock, self._number, step))
 
     @property
     def steps(self) -> list[Step]:

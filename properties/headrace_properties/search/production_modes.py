@@ -241,7 +241,7 @@ class _CostReader:
         """When the work that led to a record or timer began, by record id or timer."""
         self._sent: dict[tuple[str, str], tuple[int, int]] = {}
         """When a production was first sent, and its size."""
-        self._made: dict[str, set[tuple[bytes, int]]] = defaultdict(set)
+        self._values: dict[str, set[tuple[bytes, int]]] = defaultdict(set)
         self._running: dict[Version, list[str]] = defaultdict(list)
         """The causes that each write is to consume."""
         self._executed: set[tuple[str, str]] = set()
@@ -265,7 +265,7 @@ class _CostReader:
 
     def end(self) -> None:
         """Count what is known only at the end of the run."""
-        effects, values_of = self._effects, self._made
+        effects, values_of = self._effects, self._values
         self._costs.in_vain += sum(len(causes) for causes in self._running.values())
         self._costs.counted_twice += effects.total() - len(effects)
         self._costs.diverged += sum(len(values) > 1 for values in values_of.values())
@@ -285,7 +285,7 @@ class _CostReader:
         for production in event.productions:
             self._began.setdefault(production.record_id, began)
             self._note_sent(production, event.at_us)
-            self._made[production.record_id].add((production.value, production.timestamp))
+            self._values[production.record_id].add((production.value, production.timestamp))
 
     def _on_applied(self, event: Applied) -> None:
         self._costs.writes += 1

@@ -179,16 +179,16 @@ class Caller:
             return isinstance(first, Raised) and isinstance(second, Raised) and first.kind == second.kind
         return bool(self.decoded(step, first) == self.decoded(step, second))
 
-    def same_told(
+    def same_leveled(
         self, step: HookCall, first: StepResult, second: StepResult, *, unordered: bool = False
     ) -> bool:
         """Return whether nobody can tell two outcomes apart, by what was sent or by the state as it is read.
 
         ``unordered``: the order of entries in lists does not count.
         """
-        return self._told(step, first, unordered) == self._told(step, second, unordered)
+        return self._leveled(step, first, unordered) == self._leveled(step, second, unordered)
 
-    def _told(self, step: HookCall, outcome: StepResult, unordered: bool) -> object:  # noqa: FBT001
+    def _leveled(self, step: HookCall, outcome: StepResult, unordered: bool) -> object:  # noqa: FBT001
         spec, state = self.pipeline.computations[step.computation], outcome.state
         level = partial(leveled_value, is_state=unordered)
         read = None if state is None else level(spec.state_codec, state or spec.initial_state)

@@ -102,7 +102,7 @@ class Growth:
     come once, it is half of them; a few accounts that come again and again have a gap of that length seldom.
     """
 
-    _told: dict[str, str] = field(default_factory=dict)
+    _evidence: dict[str, str] = field(default_factory=dict)
     _gone: Counter[str] = field(default_factory=Counter)
     _left: Counter[str] = field(default_factory=Counter)
 
@@ -111,13 +111,13 @@ class Growth:
         self._gone[rest.computation] += rest.gone
         self._left[rest.computation] += rest.left
         if rest.gone:
-            self._told.setdefault(rest.computation, rest.told(state))
+            self._evidence.setdefault(rest.computation, rest.told(state))
 
     @property
     def growing(self) -> dict[str, str]:
         """The computations whose state grows, each with what shows it."""
         return {
             name: evidence
-            for name, evidence in self._told.items()
+            for name, evidence in self._evidence.items()
             if 5 * self._gone[name] >= 2 * self._left[name]
         }

@@ -532,7 +532,7 @@ class Look:
                 shared = caller.call_sharing(step, begins=shared_step.begins(step))
             if isinstance(shared, Raised):
                 del steps[step.computation, step.key]
-            elif isinstance(fresh, Raised) or not caller.same_told(
+            elif isinstance(fresh, Raised) or not caller.same_leveled(
                 step, fresh, shared, unordered=not spec.share_state
             ):
                 detail = "what a call leaves in the state is not what the next one reads if the state is encoded in between"

@@ -66,7 +66,7 @@ class SourceDeliveries:
             if (difference := self._differing(self._calm, feed)) is not None:
                 return Witness(
                     "",
-                    f"records that come again {how} change what comes out: {self._told(difference)}",
+                    f"records that come again {how} change what comes out: {self._sentence(difference)}",
                     self.feed.records,
                 )
         return None
@@ -142,7 +142,7 @@ class SourceDeliveries:
         soon, late = (self._differing(self._calm, feed) for feed in self._again.values())
         if soon is None and late is not None:
             yield (
-                f"a record that comes again at once is counted once, and behind all others again: {self._told(late)}. Say if "
+                f"a record that comes again at once is counted once, and behind all others again: {self._sentence(late)}. Say if "
                 "its source does that: source = FeedSource(once=...)"
             )
 
@@ -244,7 +244,7 @@ class SourceDeliveries:
                 self._known[feed] = error if isinstance(error, HeadraceError) else HeadraceError(str(error))
         return self._known[feed]
 
-    def _told(self, difference: OutputComparison) -> str:
+    def _sentence(self, difference: OutputComparison) -> str:
         side, record = difference.examples()[0]
         value = record.value.decode(errors="backslashreplace")
         return f"the output {'lacks' if side == 'first' else 'has also'} {value:.80} for key {record.key!r}"

@@ -61,7 +61,7 @@ class Succession:
                     is_wrong = self._behind(0, feed, self.first, place=entries) == self._behind(
                         0, feed, self.later
                     )
-                    return self._told(comparison, place, is_wrong=is_wrong)
+                    return self._misread(comparison, place, is_wrong=is_wrong)
         except (HeadraceError, SystemExit, CodeOverrunError):
             return None
         return None
@@ -78,7 +78,7 @@ class Succession:
         whole = run_reference(first, feed, deployed=later, after=since if place is None else place).outputs
         return leveled(without_ids(RunResult(whole - before, {}), self.later), self.later).outputs
 
-    def _told(self, difference: OutputComparison, place: int, *, is_wrong: bool) -> Misread:
+    def _misread(self, difference: OutputComparison, place: int, *, is_wrong: bool) -> Misread:
         shown = dict(reversed(difference.examples()))
         record = next(iter(shown.values()))
         senders = (name for name, spec in self.later.computations.items() if record.stream in spec.outputs)
