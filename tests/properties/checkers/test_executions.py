@@ -8,7 +8,7 @@ import pytest
 
 from headrace import MILLISECOND, MIN_TIME, SECOND, Clock, Computation, Context, KeyInterval, Pipeline, Record
 from headrace.history import Executed, Injected
-from headrace.worker import running as _running
+from headrace.worker import hooks as _hooks
 from headrace.worker.accounts import Accounts
 from headrace.worker.commits import Commits
 from headrace_properties.checkers import judge
@@ -72,7 +72,7 @@ def test_an_engine_that_lets_outputs_be_older_is_caught(monkeypatch: pytest.Monk
     ) -> Context:
         return Context(spec, key, state, MIN_TIME, low, now, stamp, **options)
 
-    monkeypatch.setattr(_running, "Context", lenient)
+    monkeypatch.setattr(_hooks, "Context", lenient)
     pipeline = Pipeline("backdated")
     pipeline.injector("in")
     pipeline.add(Backdater(), name="backdater", inputs=["in"], outputs=["out"])
