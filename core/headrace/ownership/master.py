@@ -119,7 +119,7 @@ class Master(Replica):
         self._store.sweep(now)
         if self.is_active:
             self._decide(now)
-        self._ask_to_wake(now)
+        self._ask_to_wake()
 
     def _set_clock_back(self, now: int) -> None:
         if now >= self._ticked_us:
@@ -128,8 +128,8 @@ class Master(Replica):
         self._settle(now)
         super()._set_clock_back(now)
 
-    def _next_turn(self, now: int) -> int:
-        return now + self._options.heartbeat_period_us if self.is_active else MAX_TIME
+    def _next_turn(self) -> int:
+        return self._now + self._options.heartbeat_period_us if self.is_active else MAX_TIME
 
     # Who lives
 

@@ -61,9 +61,9 @@ class Replica:
         transition = self.transitions.get((self._election.standing, type(event)))
         if transition is None:
             raise undeclared(self.address, self._election.standing, event)
-        if now < self._now:
+        was_put_back, self._now = now < self._now, now
+        if was_put_back:
             self._set_clock_back(now)
-        self._now = now
         transition.handler(self, now, event)
         assert self._election.standing in transition.leads_to, f"{event} led to {self._election.standing}"
         effects = self._effects
@@ -77,11 +77,11 @@ class Replica:
         self._record(ProcessStarted, event.incarnation)
         self._store.start(event.incarnation)
         self._election.start(now, event.incarnation)
-        self._ask_to_wake(now)
+        self._ask_to_wake()
 
     def _on_reply(self, now: int, reply: Reply) -> None:
         self._store.reply(now, reply)
-        self._ask_to_wake(now)
+        self._ask_to_wake()
 
     def _take_over(self, now: int, claimed: Claimed) -> None:
         """Go on from what the store holds, as the new holder."""
@@ -91,7 +91,7 @@ class Replica:
         """Drop all that only the holder may know."""
         raise NotImplementedError
 
-    def _next_turn(self, now: int) -> int:
+    def _next_turn(self) -> int:
         """Return when it has something to do besides the election, on its clock; `MAX_TIME`: never."""
         raise NotImplementedError
 
@@ -99,11 +99,11 @@ class Replica:
         self._wakes.set_clock_back()
         for waiter in self._waiters:
             waiter.set_clock_back(now)
-        self._ask_to_wake(now)
+        self._ask_to_wake()
 
-    def _ask_to_wake(self, now: int) -> None:
-        due_us = min(self._election.next_due(), self._store.next_due(), self._next_turn(now))
-        self._wakes.ask(max(due_us, now + 1))
+    def _ask_to_wake(self) -> None:
+        due_us = min(self._election.next_due(), self._store.next_due(), self._next_turn())
+        self._wakes.ask(max(due_us, self._now + 1))
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""

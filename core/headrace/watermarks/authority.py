@@ -173,7 +173,7 @@ class WatermarkAuthority(Replica):
             return
         if self._measures_percentiles or self.progress(known.name) is not known.published:
             self._look_soon(now)
-            self._ask_to_wake(now)
+            self._ask_to_wake()
 
     def _look_soon(self, now: int) -> None:
         self._has_news = True
@@ -204,10 +204,9 @@ class WatermarkAuthority(Replica):
             if self._again_due.is_due(now):
                 self._again_due.begin(now)
                 self._tell(sorted(self._listeners))
-        self._ask_to_wake(now)
+        self._ask_to_wake()
 
-    def _next_turn(self, now: int) -> int:
-        del now
+    def _next_turn(self) -> int:
         return self._look_due.due_us if self._has_news and self._journaling is None else MAX_TIME
 
     def _publish(self, now: int) -> None:
