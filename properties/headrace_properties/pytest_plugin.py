@@ -11,7 +11,9 @@ Every pytest run in the environment loads the plugin, so `headrace_properties.ve
 import importlib
 import math
 import sys
+import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +99,7 @@ def headrace_verify(
     request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
 ) -> "Verifier":
     """Verify a pipeline, ``headrace_verify(pipeline, feed)``, also hosted by the real Spark: ``on="spark"``; or a Spark job."""
-    return _verifier(request.config, record_property)
+    return _verifier(request.config, record_property, request.node.nodeid)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -k and -m choose
@@ -114,7 +116,7 @@ class PipelineItem(pytest.Item):
     def runtest(self) -> None:
         """Find it, and verify it."""
         pipeline, feed = _load(self.name, self.config.rootpath)
-        _verifier(self.config, self._record)(pipeline, feed)
+        _verifier(self.config, self._record, self.nodeid)(pipeline, feed)
 
     def _record(self, name: str, value: object) -> None:
         self.user_properties.append((name, value))
@@ -135,7 +137,55 @@ class PipelineItem(pytest.Item):
         return self.config.rootpath, None, f"headrace verify {self.name}"
 
 
-def _verifier(config: pytest.Config, record: Callable[[str, object], None]) -> "Verifier":
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List what was found, each with the command that replays it, where a reader of a log looks first."""
+    lines = [
+        f"  {value}" if name == "headrace replay" else f"{report.nodeid}: {value}"
+        for report in terminalreporter.getreports("failed")
+        for name, value in report.user_properties
+        if name in {"headrace finding", "headrace replay"}
+    ]
+    if lines:
+        terminalreporter.section("Headrace's findings")
+        for line in lines:
+            terminalreporter.line(line)
+
+
+class _Heartbeat:
+    """The progress of a long test, as lines: under ``-v`` on a terminal, and always in a log.
+
+    Args:
+        config: of pytest.
+        name: of the test.
+    """
+
+    def __init__(self, config: pytest.Config, name: str) -> None:
+        self._reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+        self._capture: Any = config.pluginmanager.getplugin("capturemanager")
+        self._name = name
+        is_seen = self._reporter is not None and (not self._reporter.isatty or self._reporter.verbosity > 0)
+        self._period_s = PERIOD_S if is_seen else math.inf
+        self._last = time.monotonic()
+
+    def __call__(self, done: int, wanted: int) -> None:
+        """Write how much is done, once in a period."""
+        now = time.monotonic()
+        if now - self._last < self._period_s:
+            return
+        self._last = now
+        streams = sys.stdout, sys.stderr  # which hold back what the user's code prints
+        with self._capture.global_and_fixture_disabled() if self._capture is not None else nullcontext():
+            self._reporter.ensure_newline()
+            self._reporter.write_line(f"{self._name}: {done:,} of {wanted:,} runs")
+            self._reporter.flush()
+        sys.stdout, sys.stderr = streams
+
+
+PERIOD_S = 30.0
+"""Choice: the time between two lines of progress, in seconds."""
+
+
+def _verifier(config: pytest.Config, record: Callable[[str, object], None], test: str) -> "Verifier":
     from headrace_properties.kept_failures import FOLDER  # noqa: PLC0415
     from headrace_properties.verifier import Verifier  # noqa: PLC0415
 
@@ -148,6 +198,7 @@ def _verifier(config: pytest.Config, record: Callable[[str, object], None]) -> "
         record,
         (*config.getini(_ALLOW_UNKNOWN), *allowed),
         _code_timeout(config),
+        _Heartbeat(config, test),
     )
 
 

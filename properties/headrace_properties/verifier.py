@@ -97,6 +97,7 @@ class Verifier:
         record: called with a name and a value for the test's report (JUnit's properties).
         allow_unknown: invariants and promises that no run needs to exercise.
         code_timeout: time limit for a call of user code, seconds; ``None``: 10.
+        on_progress: called now and then with the number of runs or trials that are done, and of all.
     """
 
     examples: int
@@ -105,6 +106,7 @@ class Verifier:
     record: Callable[[str, object], None]
     allow_unknown: tuple[str, ...] = ()
     code_timeout: float | None = None
+    on_progress: Callable[[int, int], None] = lambda _done, _wanted: None
 
     @overload
     def __call__(
@@ -207,6 +209,7 @@ class Verifier:
         names = _importable_name(pipeline, feed)
         target = _pipeline_target(pipeline, feed, names, arguments, self._limits)
         trials = PipelineTrials(target, wanted, _jobs())
+        trials.on_run = lambda verification: self.on_progress(verification.runs, trials.expected)
         beside = {promise.name for promise in _promises_beside(names)}
         trials.elsewhere = frozenset(promise.name for promise in target.promises) - beside
         trials.allow_unknown = self._allowed(arguments.get("allow_unknown", ()))
@@ -288,7 +291,7 @@ class Verifier:
         search = QuerySearch(
             target, limited, source, seed, runs, causes_named(allow), self._untested(arguments),
         )  # fmt: skip
-        trials = SparkTrials(source, (search,))
+        trials = SparkTrials(source, (search,), progress=self._go_on)
         session = self._run(Session(trials, self._memory(source if importable else None)))
         report = search.report
         assert report is not None
@@ -329,6 +332,7 @@ class Verifier:
         )  # fmt: skip
         with surroundings(script) as module:
             trials = trials_of_program(script, module, beside, how, arguments.get("query", ""))
+            trials.progress = self._go_on
             session = self._run(Session(trials, self._memory(trials.source)))
         self.record("headrace queries", len(trials.parts))
         self._raise(session, name, runs, (), trials.why_open)
@@ -383,6 +387,11 @@ class Verifier:
                 self.record("headrace kept failure", line)
         return session
 
+    def _go_on(self, done: int, wanted: int) -> bool:
+        """Tell of the progress of trials, and let them go on."""
+        self.on_progress(done, wanted)
+        return False
+
     def _raise(
         self, session: Session, name: str, runs: int, unknown: tuple[str, ...], why: Iterable[str] = ()
     ) -> None:
@@ -391,9 +400,11 @@ class Verifier:
         stories = []
         for number, finding in enumerate(session.trials.findings):
             self.record("headrace finding", " ".join(finding.sentences))
-            again = (
-                f"\n\nRun it again\n  {self._command(session, number)}" if finding.trial is not None else ""
-            )
+            again = ""
+            if finding.trial is not None:
+                command = self._command(session, number)
+                self.record("headrace replay", command)
+                again = f"\n\nRun it again\n  {command}"
             stories.append(f"{session.trials.told(finding)}{again}")
         if session.result is Result.VIOLATED:
             raise InvariantViolatedError("\n\n".join(stories))

@@ -104,6 +104,26 @@ def test_a_pipeline_that_holds_passes_in_one_line(project: Path) -> None:
     assert (code, "1 passed" in text) == (0, True), text
 
 
+@pytest.mark.parametrize("options", [(), ("-s",), ("-v",)])
+def test_a_long_test_shows_its_progress_in_a_log(project: Path, options: tuple[str, ...]) -> None:
+    (project / "conftest.py").write_text(
+        "from headrace_properties import pytest_plugin\npytest_plugin.PERIOD_S = 0.001\n"
+    )
+    (project / "test_views.py").write_text(HOLDS + "    print('from the test')\n    assert False\n")
+    _, text = pytest_in(project, *FEW, *options)
+    lines = re.findall(r"test_views.py::test_views_hold: (\d+) of 5 runs", text)
+    assert lines[-1] == "5", text
+    assert "from the test" in text.partition("Captured stdout call")[0 if "-s" in options else 2]
+
+
+def test_findings_end_the_log_with_the_commands_that_replay_them(project: Path) -> None:
+    (project / "test_views.py").write_text(BREAKS)
+    _, text = pytest_in(project, "-q")
+    summary = text.partition("Headrace's findings")[2]
+    assert "test_views.py::test_views_hold: " in summary
+    assert re.search(r" headrace replay \S+\.json --explain ", summary), text
+
+
 def test_a_small_scope_is_exhausted(project: Path) -> None:
     scope = "search='exhaustive', scope=Scope(records=1, faults=0, delays=1), allow_unknown=['all'])"
     test = HOLDS.replace(".runs >= 5", ".exploration.exhausted").replace("feed)", f"feed, {scope}")
