@@ -8,6 +8,7 @@ from msgspec import structs
 
 from headrace_properties.checkers.invariant_catalogue import is_about_code
 from headrace_properties.explain.descriptions import describe_failure
+from headrace_properties.explanation import Explanation
 from headrace_properties.findings import Finding, FindingClass, Kind, ranked
 from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried
 from headrace_properties.pipeline_target import PipelineTarget, Search
@@ -22,7 +23,8 @@ from headrace_properties.search.verification import Verification
 from headrace_properties.target import PipelineSource
 from headrace_properties.target_kinds import TargetKind
 from headrace_properties.user_code.code_trial import CodeTrial
-from headrace_properties.user_code.review import CodeReview, review
+from headrace_properties.user_code.review import DELIVERED, CodeReview, redelivered, review
+from headrace_properties.user_code.two_runs import explain_redelivered
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import SOUND, Protocol
 
@@ -285,6 +287,19 @@ def retry_code(
         question = next((finding for finding in asked if finding.kind in verdicts), None)
         retried.append(Retried(failure, verdicts, changes, finding=question))
     return known, tuple(retried)
+
+
+def explain_code(application: Application, trial: CodeTrial, kinds: Collection[Kind]) -> Explanation | None:
+    """Return both runs of a trial whose records come otherwise; None: it is of another kind, or no longer shows.
+
+    The arguments are those of `shown_again`.
+    """
+    pipeline, feed = application.pipeline, application.input_of(trial)
+    for habit in (habit for habit in DELIVERED if habit.kind in kinds):
+        shown = redelivered(habit, pipeline, feed, application.source)
+        if shown is not None:
+            return explain_redelivered(pipeline, shown)
+    return None
 
 
 def shown_again(application: Application, trial: CodeTrial, kinds: Collection[Kind]) -> CodeReview:

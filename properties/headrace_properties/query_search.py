@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import structs
 
 from headrace.api.errors import HeadraceError
+from headrace_properties.explanation import Explanation
 from headrace_properties.findings import Finding, FindingClass, Kind, ranked
 from headrace_properties.kept_failures import KeptFailure, KeptFailures, Retried
 from headrace_properties.replays import ReplayFile, to_replay
@@ -18,7 +19,6 @@ from headrace_properties.sinks.story import OtherRows
 from headrace_properties.spark_jobs.both_engines import compared
 from headrace_properties.spark_jobs.calendar_edges import by_calendar
 from headrace_properties.spark_jobs.explaining import (
-    Explanation,
     explain_query,
     explain_sink,
     explain_upgrade,

@@ -7,7 +7,7 @@ import pytest
 
 from headrace import SECOND, Computation, Context, Pipeline, Record
 from headrace_properties.kept_failures import KeptFailure
-from headrace_properties.pipeline_trials import retry_code, shown_again
+from headrace_properties.pipeline_trials import explain_code, retry_code, shown_again
 from headrace_properties.replays import read_replay, to_replay
 from headrace_properties.search.application import Application
 from headrace_properties.search.limits import CodeLimits
@@ -18,7 +18,7 @@ from headrace_properties.user_code.code_trial import CodeTrial
 from headrace_properties.user_code.habits import Habit, habit_of
 from headrace_properties.user_code.review import CodeReview, review
 from headrace_properties.verdict import Holds, Violated
-from headrace_sim import Feed, FeedBuilder
+from headrace_sim import Feed, FeedBuilder, FeedSource
 
 
 @dataclass
@@ -91,6 +91,68 @@ def test_a_finding_that_shows_differently_is_still_a_violation(tmp_path: Path) -
     found, (retried,) = retry_code(of(Failing()), [kept(tmp_path, 0)], CodeReview(()))
     assert [habit_of(finding) for finding in found.findings] == [Habit.RAISES]
     assert (retried.failed, retried.passed) == (True, False)
+
+
+class Counting(Computation):
+    """Produces the number of records of a key so far."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state = (context.state or 0) + 1
+        context.produce("numbers", context.state)
+
+
+def counting(source: FeedSource, keys: str) -> Application:
+    pipeline = Pipeline("counts")
+    pipeline.injector("in")
+    pipeline.add(Counting(), name="counter", inputs=["in"], outputs=["numbers"])
+
+    def feed(_: int) -> Feed:
+        builder = FeedBuilder(pipeline)
+        for number, key in enumerate(keys):
+            builder.record(at_us=SECOND + number, value=number, timestamp=SECOND, key=key)
+        return builder.build()
+
+    return Application((pipeline,), feed, source=source)
+
+
+def test_records_that_come_again_are_explained_by_both_runs_side_by_side() -> None:
+    application = counting(FeedSource(once=False), "xy")
+    trial, again = CodeTrial(0, (1,)), Habit.COUNTS_AGAIN.kind
+    explanation = explain_code(application, trial, [again])
+    assert explanation is not None
+    assert [*explanation.paragraphs()] == [
+        "Undisturbed",
+        "  stream=in key='y' timestamp=1.000000s value=1",
+        "    counter handles the record of 'y'; state (the initial one) becomes 1; produces 1 for 'y' on numbers at 1.000000s",
+        "  = 1 for 'y' on numbers at 1.000000s",
+        "With records that come again at once",
+        "  stream=in key='y' timestamp=1.000000s value=1",
+        "    counter handles the record of 'y'; state (the initial one) becomes 1; produces 1 for 'y' on numbers at 1.000000s",
+        "! stream=in key='y' timestamp=1.000000s value=1  (again)",
+        "    counter handles the record of 'y'; state 1 becomes 2; produces 2 for 'y' on numbers at 1.000000s",
+        "  = 1 for 'y' on numbers at 1.000000s",
+        "  = 2 for 'y' on numbers at 1.000000s",
+        "The difference to the undisturbed run",
+        "  the output has also 2 for 'y' on numbers at 1.000000s",
+    ]
+    assert explain_code(application, trial, [Habit.DEPENDS_ON_ORDER.kind]) is None
+    assert explain_code(counting(FeedSource(), "xy"), trial, [again]) is None
+
+
+def test_spellings_that_are_taken_for_two_keys_are_explained_by_both_runs() -> None:
+    application = counting(FeedSource(keys_alike=True), "aa")
+    explanation = explain_code(application, CodeTrial(), [Habit.SPLITS_KEYS.kind])
+    assert explanation is not None
+    usual, other = explanation.runs
+    assert other.title == "With 'A' for 'a' in every second of its records"
+    assert [other.lines[number] for number in other.strikes] == [
+        "stream=in key='A' timestamp=1.000000s value=1"
+    ]
+    assert (usual.strikes, other.again) == ((), ())
+    assert explanation.difference == (
+        "the output has also 1 for 'A' on numbers at 1.000000s",
+        "the output lacks 2 for 'a' on numbers at 1.000000s",
+    )
 
 
 def test_nothing_already_found_or_harmful_is_run(tmp_path: Path) -> None:

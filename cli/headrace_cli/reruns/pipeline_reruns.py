@@ -27,7 +27,7 @@ from headrace_cli.terminal.render import (
 from headrace_cli.terminal.usage_errors import WrongOptionError
 from headrace_properties.findings import Family
 from headrace_properties.pipeline_target import PipelineTarget
-from headrace_properties.pipeline_trials import shown_again
+from headrace_properties.pipeline_trials import explain_code, shown_again
 from headrace_properties.printable import describe_input
 from headrace_properties.promises import PromiseError
 from headrace_properties.replays import ERROR, ReplayFile, kind_of
@@ -125,10 +125,17 @@ def _look(said: _Subject, trial: CodeTrial, changes: tuple[str, ...], options: R
             print_heading(console, finding.kind.title)
             for sentence in finding.sentences:
                 print_text(console, sentence, indent=2)
-        if options.showing.explain:
+        if explanation is not None:
+            for line in explanation.paragraphs():
+                print_text(console, line)
+        elif options.showing.explain:
             print_heading(console, f"This is your code by itself: {_NO_STORY}")
 
+    explains, explanation = options.showing.explain, None
+    if explains:
+        explanation = explain_code(said.target.application, trial, tuple(verdicts))
     document = said.document | {"identical": identical, "invariants": invariants_document(named)}
+    document |= {"explanation": explanation} if explanation is not None else {}
     return Rerun(tuple(verdicts), changes, lambda: document, tell)
 
 

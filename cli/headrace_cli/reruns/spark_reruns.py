@@ -19,7 +19,7 @@ from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
 from headrace_properties.target import SparkSource
 
 if TYPE_CHECKING:
-    from headrace_properties.spark_jobs.explaining import Explanation
+    from headrace_properties.explanation import Explanation
     from headrace_properties.spark_jobs.targets import SparkTarget
 
 

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import dropwhile, zip_longest
 from typing import Any
 
+from headrace_properties.explanation import Explanation, Run
 from headrace_properties.findings import Finding
 from headrace_properties.promises import Promise
 from headrace_properties.sinks import OneTrial
@@ -30,47 +31,8 @@ from headrace_sim.spark.sinks.sink_effects import Effect
 from headrace_sim.spark.sinks.trial_contents import Contents
 from headrace_sim.spark.spark_job import SparkJob
 
-MOST_LINES = 60
-"""Choice: the number of lines shown of a run."""
 MOST_ROWS = 6
 """Choice: the number of rows shown of a table."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One of the compared runs."""
-
-    title: str  # what is special about it
-    lines: tuple[str, ...]  # what happened, in order
-    outcome: tuple[str, ...]  # what it came to
-    strikes: tuple[int, ...] = ()  # the numbers of the lines that tell of a fault
-    again: tuple[int, ...] = ()  # the numbers of the lines that tell what was done before
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """How a finding comes about."""
-
-    runs: tuple[Run, ...]  # the undisturbed run, and the one that differs, if there is one
-    parting: tuple[str, ...] = ()  # the first state call or output that differs, in both runs
-    difference: tuple[str, ...] = ()  # what the outcomes differ in
-
-    def paragraphs(self) -> Iterator[str]:
-        """Yield the text, line by line."""
-        for run in self.runs:
-            yield run.title
-            for number, line in enumerate(run.lines[:MOST_LINES]):
-                mark = "!" if number in run.strikes else " "
-                yield f"{mark} {line}{'  (again)' * (number in run.again)}"
-            if len(run.lines) > MOST_LINES:
-                yield f"  and {len(run.lines) - MOST_LINES:,} more steps"
-            yield from (f"  = {line}" for line in run.outcome)
-        if self.parting:
-            yield "The first difference"
-            yield from (f"  {line}" for line in self.parting)
-        if self.difference:
-            yield "The difference to the undisturbed run"
-            yield from (f"  {line}" for line in self.difference)
 
 
 def explain_query(

@@ -11,8 +11,8 @@ from difflib import SequenceMatcher
 from html import escape
 from itertools import zip_longest
 
+from headrace_properties.explanation import Run
 from headrace_properties.printable import visible
-from headrace_properties.spark_jobs.explaining import Run
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>

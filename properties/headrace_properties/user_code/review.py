@@ -31,7 +31,7 @@ from headrace_properties.user_code.metamorphic import ARRIVAL, RELATIONS, REPLAY
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
 from headrace_properties.user_code.record_orders import combiner_place
 from headrace_properties.user_code.settled_runs import settling_of
-from headrace_properties.user_code.source_deliveries import SourceDeliveries
+from headrace_properties.user_code.source_deliveries import Redelivered, SourceDeliveries
 from headrace_properties.user_code.succeeding_versions import Succession
 from headrace_properties.user_frames import Place
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
@@ -311,23 +311,26 @@ def of_source(pipeline: Pipeline, feed: Feed, source: FeedSource, trial: CodeTri
         source: what its source promises.
         trial: the seeds of the input and of the review.
     """
-    for habit, shows in _DELIVERED.items():
+    for habit in DELIVERED:
 
-        def shown(
-            kept: tuple[int, ...], shows: Callable[[SourceDeliveries], Witness | None] = shows
-        ) -> Witness | None:
-            return shows(SourceDeliveries(pipeline, feed.only(kept), source))
+        def shown(kept: tuple[int, ...], habit: Habit = habit) -> Redelivered | None:
+            return redelivered(habit, pipeline, feed.only(kept), source)
 
         kept = tuple(range(feed.records))
         if shown(kept) is not None:
             kept = fewest(kept, lambda some: shown(some) is not None, Budget(_SHRINKS))
-            witness = shown(kept)
-            assert witness is not None
-            witness = replace(witness, computation=", ".join(pipeline.computations))
+            again = shown(kept)
+            assert again is not None
+            witness = Witness(", ".join(pipeline.computations), again.detail, len(kept))
             yield finding_of(habit, witness, structs.replace(trial, kept=kept), feed.only(kept), pipeline)
 
 
-_DELIVERED = {
+def redelivered(habit: Habit, pipeline: Pipeline, feed: Feed, source: FeedSource) -> Redelivered | None:
+    """Return how an input that comes as its source says that it may shows a habit of `DELIVERED`; None: it does not."""
+    return DELIVERED[habit](SourceDeliveries(pipeline, feed, source))
+
+
+DELIVERED: Mapping[Habit, Callable[[SourceDeliveries], Redelivered | None]] = {
     Habit.COUNTS_AGAIN: SourceDeliveries.counts_again, Habit.SPLITS_KEYS: SourceDeliveries.splits_keys,
 }  # fmt: skip
 """What the source's deliveries show that it promises."""

@@ -20,7 +20,6 @@ from headrace_properties.reference import Emitted, RunResult, run_reference
 from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.user_code.comparison import OutputComparison, leveled, same_output, without_ids
 from headrace_properties.user_code.feeds import at_end, records_of, resting, twice, with_record
-from headrace_properties.user_code.habits import Witness
 from headrace_properties.user_code.hosting import with_fresh_code
 from headrace_properties.user_code.settled_runs import settling_of
 from headrace_sim import Feed
@@ -43,6 +42,23 @@ _WEEKS = timedelta(weeks=3)
 _CENTURY_US = 70 * 365 * 86_400 * 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class Redelivered:
+    """What a pipeline does wrong with an input that comes otherwise.
+
+    Attributes:
+        detail: how it shows, in a sentence.
+        title: how the other input comes.
+        usual: the input as it should come.
+        other: the input that comes otherwise.
+    """
+
+    detail: str
+    title: str
+    usual: Feed
+    other: Feed
+
+
 @dataclass(frozen=True)
 class SourceDeliveries:
     """A pipeline on an input that comes otherwise.
@@ -58,31 +74,27 @@ class SourceDeliveries:
     source: FeedSource
     _known: dict[Feed, RunResult | HeadraceError] = field(default_factory=dict, repr=False, compare=False)
 
-    def counts_again(self) -> Witness | None:
+    def counts_again(self) -> Redelivered | None:
         """Return how records that come again, soon or behind all others, change what comes out; None: they do not, or may not."""
         if self.source.once is not False:
             return None
         for how, feed in self._again.items():
             if (difference := self._differing(self._calm, feed)) is not None:
-                return Witness(
-                    "",
-                    f"records that come again {how} change what comes out: {self._sentence(difference)}",
-                    self.feed.records,
-                )
+                detail = f"records that come again {how} change what comes out: {self._sentence(difference)}"
+                return Redelivered(detail, f"With records that come again {how}", self._calm, feed)
         return None
 
-    def splits_keys(self) -> Witness | None:
+    def splits_keys(self) -> Redelivered | None:
         """Return how spellings of a key that are one are taken for two; None: they are not, or nobody said that they are one."""
-        split = self._split() if self.source.keys_alike else ""
-        return Witness("", split, self.feed.records) if split else None
+        return self._split() if self.source.keys_alike else None
 
     def notes(self) -> Iterator[str]:
         """Yield what the code, or the low watermark, does to other deliveries."""
         yield from self._forgotten()
-        if self.source.keys_alike is None and (split := self._split()):
+        if self.source.keys_alike is None and (split := self._split()) is not None:
             yield (
-                f"{split}. Normalize keys where they are extracted, record.value[...].strip().lower(); or say what they are: "
-                "source = FeedSource(keys_alike=...)"
+                f"{split.detail}. Normalize keys where they are extracted, record.value[...].strip().lower(); or say what they "
+                "are: source = FeedSource(keys_alike=...)"
             )
         yield from self._spoiled()
         yield from self._future()
@@ -99,13 +111,13 @@ class SourceDeliveries:
         again = [entry for entry, _ in records_of(self.feed)]
         return {"at once": twice(self._calm), "behind all others": at_end(self.feed, again)}
 
-    def _split(self) -> str:
-        """Let keys come in other case, or with a blank at their end; return how the code takes them for two, or ""."""
+    def _split(self) -> Redelivered | None:
+        """Let keys come in other case, or with a blank at their end; return how the code takes them for two, if it does."""
         records = [[(record.key, record.value)] for _, record in records_of(self.feed)]
         for delivery in (RowDelivery.CASE, RowDelivery.BLANK):
             twins = key_twins(records, delivery)
             if twins is None:
-                return ""
+                return None
             usual, *left = map(self._come_out, (records, twins.alike, twins.apart, twins.other))
             if are_split(twins, usual, *left, are_one=self.source.keys_alike is True):
                 more = next(iter(left[0] - usual), "less").partition(" on ")[0]
@@ -114,13 +126,24 @@ class SourceDeliveries:
                     if self.source.keys_alike
                     else "key to a part of the code, and two to another"
                 )
-                return (
+                detail = (
                     f"the keys {twins.key!r} and {twins.spelled!r} are one {how}: the output has {more:.120}"
                 )
-        return ""
+                title = f"With {twins.spelled!r} for {twins.key!r} in every second of its records"
+                return Redelivered(detail, title, self.feed, self._with_rows(twins.alike))
+        return None
 
     def _come_out(self, rows: Batches) -> Counter[str]:
         """Return what comes out if the records have these keys and values; nothing if the run stops."""
+        settled = self._settled(self._with_rows(rows))
+        outputs = Counter[str]()
+        for emitted, times in (settled or Counter[Emitted]()).items():
+            value = emitted.value.decode(errors="backslashreplace")
+            outputs[f"{value} for key {emitted.key!r} on {emitted.stream} at {emitted.timestamp}"] += times
+        return outputs
+
+    def _with_rows(self, rows: Batches) -> Feed:
+        """Return the input with these keys and values of its records."""
         changed = iter(row for batch in rows for row in batch)
         entries = []
         for entry in self.feed.entries:
@@ -129,12 +152,7 @@ class SourceDeliveries:
                 key, value = next(changed)
                 event = msgspec.structs.replace(event, key=key, value=value)
             entries.append(msgspec.structs.replace(entry, event=event))
-        settled = self._settled(Feed(tuple(entries)))
-        outputs = Counter[str]()
-        for emitted, times in (settled or Counter[Emitted]()).items():
-            value = emitted.value.decode(errors="backslashreplace")
-            outputs[f"{value} for key {emitted.key!r} on {emitted.stream} at {emitted.timestamp}"] += times
-        return outputs
+        return Feed(tuple(entries))
 
     def _forgotten(self) -> Iterator[str]:
         if self.source.once is not None or not self._outputs(self._calm):

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
+from headrace_properties.explanation import Explanation, Run
 from headrace_properties.promises.table_promises import newest_wins
 from headrace_properties.sinks import check_sink, try_fault
-from headrace_properties.spark_jobs.explaining import Explanation, Run, explain_query, explain_sink
+from headrace_properties.spark_jobs.explaining import explain_query, explain_sink
 from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.named_targets import spark_target
 from headrace_properties.spark_jobs.trials import QueryTrial

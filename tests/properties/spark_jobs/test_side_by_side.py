@@ -1,6 +1,6 @@
 """Two runs of a Spark job are drawn side by side."""
 
-from headrace_properties.spark_jobs.explaining import Run
+from headrace_properties.explanation import Run
 from headrace_properties.spark_jobs.side_by_side import side_by_side_html
 
 

@@ -54,7 +54,7 @@ def batches_for(
     for place, source in enumerate(sources):
         chance, count = random.Random(f"{seed}/values/{place}"), len(times[place :: len(sources)])
         drawn.append(_values(hints, source, met[place], chance, count, first_key, turns))
-    made, counts = [], [0] * len(sources)
+    groups, counts = [], [0] * len(sources)
     for number, at in enumerate(times):
         place, turn = number % len(sources), number // len(sources)
         chance = random.Random(f"{seed}/row/{number}")
@@ -63,8 +63,8 @@ def batches_for(
             row = RowValues(known, drawn[place][turn - 1], counts[place], at, chance)
             group.append(one_of(row.value(sources[place]), place, len(sources)))
             counts[place] += 1
-        made.append(group)
-    batches = in_batches(made, rows, with_state=with_state)
+        groups.append(group)
+    batches = in_batches(groups, rows, with_state=with_state)
     return [[row for group in batch for row in group] for batch in batches]
 
 
