@@ -24,7 +24,7 @@ _GROUPS = {
 }  # fmt: skip
 """Groups of commands: what each group is for, and the module of each of its commands, some of which have several."""
 
-_ALONE = ("verify", "replay", "run", "check", "recheck", "compare", "chaos", "mutants", "mutate")
+_ALONE = ("verify", "replay", "explore", "run", "check", "recheck", "compare", "chaos", "mutants", "mutate")
 
 _FORMER = {
     "serve": "job serve",
@@ -40,6 +40,7 @@ _FORMER = {
 _EXAMPLES = """[bold]Examples[/]
   headrace verify headrace_scenarios.zeitgeist:pipeline --examples 2000
   headrace replay headrace-failure-1f3a90c2.json
+  headrace explore my_job:pipeline
   headrace compare headrace_scenarios.wall_clock:pipeline
   headrace run zeitgeist --on sim
   headrace check history.jsonl --pipeline my_job:pipeline

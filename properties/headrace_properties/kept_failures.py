@@ -172,10 +172,14 @@ def is_fit_for_files(folder: Path) -> bool:
     return place not in (Path.home().resolve(), Path(place.anchor))
 
 
-def free_name(folder: Path, data: bytes) -> Path:
-    """Name a file by its content: as many digits as it takes to replace no other file."""
+def free_name(folder: Path, data: bytes, form: str = "headrace-failure-{}.json") -> Path:
+    """Name a file by its content: as many digits as it takes to replace no other file.
+
+    Args:
+        folder: of the file.
+        data: its content.
+        form: of its name.
+    """
     digest = hashlib.sha256(data).hexdigest()
-    names = [
-        folder / f"headrace-failure-{digest[:digits]}.json" for digits in range(_DIGITS, len(digest) + 1)
-    ]
+    names = [folder / form.format(digest[:digits]) for digits in range(_DIGITS, len(digest) + 1)]
     return next((name for name in names if not name.exists() or name.read_bytes() == data), names[-1])

@@ -28,6 +28,7 @@ COMMANDS = [
     ("paper", "scenario", "run"),
     ("verify",),
     ("replay",),
+    ("explore",),
     ("paper", "bench"),
     ("job", "skip"),
 ]

@@ -22,14 +22,15 @@ def refuse_unheeded_options(context: typer.Context, kind: TargetKind) -> None:
         OptionsError: There is such an option.
 
     """
-    options = dict(_given(context))
+    options = dict(given_options(context))
     if context.info_name == "replay":
         refuse_unheeded(REPLAY_OPTIONS, options, kind)
     else:
         refuse_unheeded(OPTIONS, options, kind, context.params.get("how", SearchKind.RANDOM))
 
 
-def _given(context: typer.Context) -> Iterator[tuple[str, object]]:
+def given_options(context: typer.Context) -> Iterator[tuple[str, object]]:
+    """Yield the name and the value of each option that is given on the command line."""
     for parameter in context.command.params:
         source = context.get_parameter_source(str(parameter.name))
         if source is not None and source.name == "COMMANDLINE" and parameter.name in context.params:

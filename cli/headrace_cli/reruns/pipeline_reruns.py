@@ -1,7 +1,8 @@
 """Recorded trials of pipelines, and of their code by itself, that are made again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -34,7 +35,7 @@ from headrace_properties.replays import ERROR, ReplayFile, kind_of
 from headrace_properties.search.application import PipelineTrial
 from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.search.judging import run_plan, violations
-from headrace_properties.search.limits import OverrunError, call_time_limited
+from headrace_properties.search.limits import CodeLimits, OverrunError, call_time_limited
 from headrace_properties.search.origins import input_digest
 from headrace_properties.search.plausible import implausible, missing_records
 from headrace_properties.search.run_error import RunError
@@ -61,24 +62,46 @@ def rerun_pipeline(
         HistoryFormatError: the file has implausible numbers, or a protocol that is no more.
         TargetError: the pipeline, its input, or a promise that was broken is not there.
     """
-    try:
-        protocol = load_protocol(source.protocol)
-    except WrongOptionError as error:
-        raise HistoryFormatError("replay file", str(options.path), error.problem) from error
-    target = load_target(
-        source.name, source.feed, source.versions, options.promises, options.limits, protocol
-    )
-    feed = target.feed(trial.feed_seed)
-    plan = trial.plan if isinstance(trial, PipelineTrial) else None
-    wrong = missing_records(feed, trial.kept) if plan is None else implausible(plan, feed, trial.kept)
-    if wrong:
-        raise HistoryFormatError("replay file", str(options.path), wrong)
+    target = load_recorded(source, trial, options.path, options.promises, options.limits)
     input_ = target.application.input_of(trial)
     said = _Subject(replay, target, tuple(describe_input(target.pipeline, input_)), trial.feed_seed)
     changes = replay.changes(input_digest(input_))
     if isinstance(trial, CodeTrial):
         return _look(said, trial, changes, options)
     return _run(said, trial, changes, options)
+
+
+def load_recorded(
+    source: PipelineSource,
+    trial: PipelineTrial | CodeTrial,
+    path: Path,
+    promises: Sequence[str],
+    limits: CodeLimits,
+) -> PipelineTarget:
+    """Load the pipeline of a replay file.
+
+    Args:
+        source: of the file; so is ``trial``.
+        trial: checked to fit the pipeline's input.
+        path: of the file, for messages.
+        promises: those to judge by; none: all.
+        limits: of each call of the user's code.
+
+    Raises:
+        HistoryFormatError: the file has implausible numbers, or a protocol that is no more.
+        TargetError: the pipeline, its input, or a promise is not there.
+    """
+    try:
+        protocol = load_protocol(source.protocol)
+    except WrongOptionError as error:
+        raise HistoryFormatError("replay file", str(path), error.problem) from error
+    target = load_target(source.name, source.feed, source.versions, promises, limits, protocol)
+    feed = target.feed(trial.feed_seed)
+    plan = trial.plan if isinstance(trial, PipelineTrial) else None
+    wrong = missing_records(feed, trial.kept) if plan is None else implausible(plan, feed, trial.kept)
+    if wrong:
+        raise HistoryFormatError("replay file", str(path), wrong)
+    return target
 
 
 @dataclass(frozen=True, slots=True)

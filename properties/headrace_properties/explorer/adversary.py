@@ -248,6 +248,11 @@ _LASTING: dict[type, tuple[str, Callable[[Any], str]]] = {
     f.Crash: ("restart_after_us", lambda planned: f"{_fault_of(planned).process} restarts"),  # type: ignore[union-attr]
     f.Pause: ("for_us", lambda planned: f"{_fault_of(planned).process} goes on"),  # type: ignore[union-attr]
     f.Partition: ("for_us", lambda planned: f"{_side(planned)} is reconnected"),
-    f.DelayMessage: ("by_us", lambda planned: f"the {planned.step.what} of {planned.step.process} is let go"),
+    f.DelayMessage: (
+        "by_us",
+        lambda planned: (
+            f"the {planned.step.what} that {planned.step.process} {planned.step.does.value} is let go"
+        ),
+    ),
 }
 """Faults that last until they are ended: the field that says how long, and what is said of their end."""
