@@ -1,6 +1,6 @@
 """The trials of what runs on Spark, in one session: of each query, and what those of a program do to each other."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -174,14 +174,42 @@ class SparkTrials:
 
 @dataclass(frozen=True, slots=True)
 class TrialOptions:
-    """How each query of a program is tried; the fields are those of `QuerySearch`."""
+    """How each query is tried; the fields are those of `QuerySearch`."""
 
     seed: int = 0
     schedules: int = SCHEDULES
     allow: Collection[Cause] = ()
     allow_unknown: Collection[str] = ()
     laboratory: Laboratory | None = None  # as in `SparkTarget`
-    version: str = ""  # the program before, from whose checkpoints the queries go on, or ""
+    version: str = ""  # the job or program before, from whose checkpoints the queries go on, or ""
+
+    def search(
+        self, target: SparkTarget, target_of: Callable[[int], SparkTarget], source: SparkSource
+    ) -> QuerySearch:
+        """Return the search of a query. ``target_of``: returns it with the rows of another seed."""
+        return QuerySearch(
+            target, target_of, source, self.seed, self.schedules, self.allow, self.allow_unknown
+        )
+
+    def source(self, source: SparkSource) -> SparkSource:
+        """Return where a job or program comes from, with what its replay needs of these options."""
+        return structs.replace(source, version=self.version, **batches_and_server(self.laboratory))
+
+
+def trials_of_query(
+    target: SparkTarget, target_of: Callable[[int], SparkTarget], source: SparkSource, options: TrialOptions
+) -> SparkTrials:
+    """Return the trials of a job, a sink or a hosted pipeline.
+
+    Args:
+        target: It, with the rows of the search's seed.
+        target_of: Returns it with the rows of another seed.
+        source: Where it comes from.
+        options: How it is tried.
+
+    """
+    source = options.source(source)
+    return SparkTrials(source, (options.search(target, target_of, source),))
 
 
 def trials_of_program(
@@ -203,8 +231,7 @@ def trials_of_program(
     """
     run, laboratory, is_read = read_program(script, module, options.laboratory)
     program = program_of(script, run, program_input, options.seed, query)
-    kept = batches_and_server(laboratory)
-    source = structs.replace(source_of(script, program_input, query), version=options.version, **kept)
+    source = replace(options, laboratory=laboratory).source(source_of(script, program_input, query))
     earlier = {
         label: earlier_of_program(options.version, script, label)
         for label in program.queries
@@ -219,10 +246,7 @@ def trials_of_program(
         def target_of(seed: int) -> SparkTarget:
             return engaged(label, program_of(script, run, program_input, seed, label).queries[label])
 
-        return QuerySearch(
-            engaged(label, target), target_of, structs.replace(source, query=label), options.seed, options.schedules,
-            options.allow, options.allow_unknown,
-        )  # fmt: skip
+        return options.search(engaged(label, target), target_of, structs.replace(source, query=label))
 
     return SparkTrials(
         source, tuple(part(label, target) for label, target in program.queries.items()), program

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from hypothesis.strategies import SearchStrategy
-from msgspec import structs
 
 from headrace import OptionsError, Pipeline
 from headrace_properties.checkers.invariant_catalogue import rules
@@ -238,13 +237,13 @@ class Verifier:
         def target_of(seed: int) -> "SparkTarget":
             return hosted_target(names[0], hosted.application, seed, where)
 
-        return self._tried(target_of, spark_source(names[0], None, names[1]), arguments, importable=True)
+        source = spark_source(names[0], None, names[1])
+        return self._tried(target_of, source, where, arguments, importable=True)
 
     def _spark_job(self, job: Any, feed: Any, arguments: JobArguments) -> "SparkReport":
         """Run a Spark job under schedules, and try its sink at each of its effects."""
         __tracebackhide__ = True
         # PySpark need not be installed.
-        from headrace_properties.spark_jobs.laboratory import batches_and_server  # noqa: PLC0415
         from headrace_properties.spark_jobs.named_targets import spark_target_on  # noqa: PLC0415
 
         names = _names_of(job, feed, arguments.get("prepare"))
@@ -263,22 +262,21 @@ class Verifier:
             )  # fmt: skip
 
         source = spark_source(names.job, schema, names.feed, arguments.get("keys"), samples)
-        source = structs.replace(source, **batches_and_server(where))
-        return self._tried(target_of, source, arguments, importable=names.importable)
+        return self._tried(target_of, source, where, arguments, importable=names.importable)
 
     def _tried(
         self,
         target_of: Callable[[int], "SparkTarget"],
         source: SparkSource,
+        where: "Laboratory | None",
         arguments: QueryArguments | TrialArguments,
         *,
         importable: bool,
     ) -> "SparkReport":
         """Try a query, a sink or a hosted pipeline. ``importable``: whether a replay file can name it."""
         __tracebackhide__ = True
-        from headrace_properties.query_search import QuerySearch  # noqa: PLC0415
         from headrace_properties.spark_jobs.named_targets import causes_named  # noqa: PLC0415
-        from headrace_properties.spark_trials import SparkTrials  # noqa: PLC0415
+        from headrace_properties.spark_trials import TrialOptions, trials_of_query  # noqa: PLC0415
 
         def limited(seed: int) -> "SparkTarget":
             return replace(target_of(seed), limits=self._limits)
@@ -288,12 +286,11 @@ class Verifier:
         stateful = {name: arguments.get(name) or None for name in ("late", "bounded_by")}
         _refuse_unheeded({"examples": arguments.get("examples"), **stateful}, target.kind)
         check_allowed(allow, target.kind)
-        search = QuerySearch(
-            target, limited, source, seed, runs, causes_named(allow), self._untested(arguments),
-        )  # fmt: skip
-        trials = SparkTrials(source, (search,), progress=self._go_on)
-        session = self._run(Session(trials, self._memory(source if importable else None)))
-        report = search.report
+        how = TrialOptions(seed, runs, causes_named(allow), self._untested(arguments), where)
+        trials = trials_of_query(target, limited, source, how)
+        trials.progress = self._go_on
+        session = self._run(Session(trials, self._memory(trials.source if importable else None)))
+        report = trials.parts[0].report
         assert report is not None
         if report.job is not None:
             self.record("headrace schedules", report.job.schedules)

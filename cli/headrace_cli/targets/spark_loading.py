@@ -10,8 +10,6 @@ from contextlib import nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from headrace import Pipeline
 from headrace_cli.options.names import invariants_named
 from headrace_cli.options.option_groups import DEFAULT_FEED, names_of
@@ -55,18 +53,15 @@ def spark_trials(
         return dataclasses.replace(target, promises=promises, limits=limits).declaring(options.meant)
 
     target = target_of(search.seed)
-    from headrace_properties.query_search import QuerySearch
-    from headrace_properties.spark_jobs.laboratory import batches_and_server
     from headrace_properties.spark_jobs.named_targets import causes_named
-    from headrace_properties.spark_trials import SparkTrials
+    from headrace_properties.spark_trials import TrialOptions, trials_of_query
 
     source = spark_source(name, schemas, options.feed, target.keys, samples)
-    source = structs.replace(source, version=options.version, **batches_and_server(laboratory))
     names = names_of(options.allow)
     check_allowed(names, target.kind)
     unknown = invariants_named(options.allow_unknown, (), target.promises)
-    part = QuerySearch(target, target_of, source, search.seed, search.runs, causes_named(names), unknown)
-    return SparkTrials(source, (part,))
+    how = TrialOptions(search.seed, search.runs, causes_named(names), unknown, laboratory, options.version)
+    return trials_of_query(target, target_of, source, how)
 
 
 def program_trials(
