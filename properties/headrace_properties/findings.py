@@ -49,7 +49,7 @@ class Family(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of finding: what is wrong, whoever sees it. Two are the same by family and name.
+    """A kind of finding, identified by its family and name.
 
     Attributes:
         family: who says that it is wrong.
@@ -138,7 +138,7 @@ class Finding:
         return f"{target} {_VERBS[self.finding_class]} {self.kind.title}\n\n{story}"
 
     def __str__(self) -> str:
-        """Say where, what is wrong, and what to do."""
+        """Name the place, the problem and the remedy."""
         where = f"{self.place}: " if self.place else ""
         remedy = f" {_sentence(self.remedy)}" if self.remedy else ""
         return f"{where}{_sentence(self.message)}{remedy}"

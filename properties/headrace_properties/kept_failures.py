@@ -5,7 +5,7 @@ Rules of this file:
 * A failure stays until a run of it shows that what it violated holds, and is then retired: moved to ``retired``, never deleted.
   If that is undecided, because the property was not exercised or not checked, it stays.
 * One with implausible numbers is not run, and stays: a plan from an edited file could run for days.
-* A file that cannot be read, such as one that was cut off, is told of, skipped and left as it is.
+* A file that cannot be read, such as one that was cut off, is reported, skipped and left as it is.
 * An unwritable directory hides no verdict.
 """
 

@@ -31,7 +31,7 @@ from headrace_sim import SOUND, Protocol
 
 @dataclass(slots=True)
 class PipelineTrials:
-    """The trials of a pipeline in one session: its code by itself, kept failures, and a search.
+    """The trials of a pipeline in one session: a review of its code, kept failures, and a search.
 
     Attributes:
         target: the pipeline.
@@ -63,7 +63,7 @@ class PipelineTrials:
         return self.target.kind
 
     def review(self) -> None:
-        """Look at the user's code by itself, over all inputs of the search, before anything else hosts it.
+        """Review the user's code alone, over all inputs of the search, before a cluster hosts it.
 
         Raises:
             TargetError: what makes the input makes none, or another one each time.

@@ -56,7 +56,7 @@ def _written_out(content: Any) -> Any:
 
 
 def describe_value(pipeline: Pipeline, stream: str, data: bytes) -> str:
-    """Decode a value with its stream's codec, and write it whole; one that cannot be decoded is shown as its bytes.
+    """Decode a value with its stream's codec, and show it in full; show the bytes of a value that cannot be decoded.
 
     >>> describe_value(Pipeline("bank"), "transfers", b'{"amount":3}')
     "{'amount': 3}"

@@ -53,7 +53,7 @@ class QuerySearch:
     allow: Collection[Cause] = ()  # on what its outcome may depend
     allow_unknown: Collection[str] = ()  # promises that no run needs to test
     progress: Progress | None = None  # told how much is done, and of how much; a true result stops the search
-    report: SparkReport | None = None  # what came of the search; None: nothing so far
+    report: SparkReport | None = None  # of the search; None: it has not ended
     again: tuple[Retried, ...] = ()  # what was kept and shows again
 
     @property
@@ -96,7 +96,7 @@ class QuerySearch:
                 self.report = dataclasses.replace(self.report, unknown=unknown)
 
     def _elsewhere(self, report: SparkReport) -> SparkReport:
-        """Return a report with what days of the calendar and machines of other time zones show."""
+        """Return a report with the findings on days of the calendar and on machines of other time zones."""
         if self.target.engines[0].laboratory is not None or is_used() or self._is_over(report):
             return report
         shown = [*by_calendar(self.target)]
@@ -117,7 +117,7 @@ class QuerySearch:
         return stopped or (report.job is not None and report.job.schedules < self.schedules)
 
     def _upgraded(self, report: SparkReport) -> SparkReport:
-        """Return a report with what comes of going on from the checkpoint of an earlier version, if one is named."""
+        """Return a report with the findings of a start from the checkpoint of an earlier version, if one is named."""
         if self.target.upgrade is None:
             return report
         upgrade = self.target.upgrade.check(allowed=Cause.UPGRADE in self.allow)
@@ -266,7 +266,7 @@ def _digest_of_rows(target: SparkTarget, trial: QueryTrial | SinkTrial) -> str:
 
 
 def _is_allowed(trial: QueryTrial | SinkTrial, replay: ReplayFile, causes: Collection[Cause]) -> bool:
-    """Return whether a trial showed what the outcome may depend on. ``causes``: what is allowed."""
+    """Return whether a trial showed a dependence that is allowed. ``causes``: what is allowed."""
     if isinstance(trial, QueryTrial):
         return trial.cause in causes
     if trial.fault.kind not in {SinkFaultKind.NONE, SinkFaultKind.DELIVERED}:

@@ -3,7 +3,7 @@
 Rules of this file:
 
 * Failures of earlier searches are tried before the search. One that fails again ends a search that stops at its first failure.
-* What is found is kept as a replay file. A directory that cannot be written hides no verdict, and is told of once.
+* What is found is kept as a replay file. A directory that cannot be written hides no verdict, and is reported once.
 * A signal may stop a session at any time: it has what was found so far.
 """
 
@@ -18,7 +18,7 @@ from headrace_properties.kept_failures import KeptFailures, Retried
 
 
 class Result(enum.Enum):
-    """What came of a session."""
+    """The result of a session."""
 
     HOLDS = "holds"
     VIOLATED = "violated"
@@ -99,7 +99,7 @@ class Memory:
             return None
 
     def retry(self, trials: Trials) -> tuple[str, ...]:
-        """Try what is kept, and retire what passed; return a line for each, and for each that could not be read."""
+        """Retry kept failures, and retire those that pass; return a line for each, and for each file that could not be read."""
         if self.failures is None:
             return ()
         return (*map(self._settled, trials.retry(self.failures)), *self.failures.unreadable())
@@ -142,7 +142,7 @@ class Session:
 
     @property
     def result(self) -> Result:
-        """What came of it, so far."""
+        """Its result so far."""
         classes = {finding.finding_class for finding in self.trials.findings}
         if FindingClass.VIOLATED in classes:
             return Result.VIOLATED

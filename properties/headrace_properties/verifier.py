@@ -75,7 +75,7 @@ class NotExercisedError(AssertionError):
         self.pipeline, self.runs, self.names, self.question = pipeline, runs, names, question
 
     def __str__(self) -> str:
-        """Say what, and how to allow it."""
+        """Name what was not exercised, and how to allow it."""
         exercised = (
             f"none of them exercised {', '.join(self.names)}. Use an input that does, or more runs. If no input can, allow it: "
             f"allow_unknown=[...] in the test, or the setting headrace_allow_unknown = {' '.join(self.names)}"
@@ -176,7 +176,7 @@ class Verifier:
                 )
 
     def _verifying(self, target: Any, engine: str) -> tuple[TargetKind, Callable[[Any, Any, Any], Any]]:
-        """Return what kind of target is named, and what verifies it."""
+        """Return the kind of a target, and the method that verifies it."""
         __tracebackhide__ = True
         if isinstance(target, str | os.PathLike):
             return TargetKind.PROGRAM, self._program
@@ -375,7 +375,7 @@ class Verifier:
         return frozenset(allowed | {*rules(), Habit.GROWTH.kind.name} if _ALL in allowed else allowed)
 
     def _run(self, session: Session) -> Session:
-        """Verify, keep what is found, and put what came of kept failures into the test's report."""
+        """Verify, keep the findings, and put the results of kept failures into the test's report."""
         try:
             session.run()
             session.keep()

@@ -117,8 +117,8 @@ class OpenVerdict:
 class Sampling:
     """Tracks whether a History covers only a sample of the keys, and so what it can prove.
 
-    What is said of each row, record or timer on its own is judged as ever, and holds for those in the sample. What is said of all
-    pending work together can be refuted by a sample, and never confirmed.
+    Properties of single rows, records or timers are judged as usual, and hold for those in the sample. Properties of all pending
+    work together can be refuted by a sample, and never confirmed.
 
     Args:
         found: on a property of all pending work.

@@ -30,7 +30,7 @@ class OtherPipelineError(HeadraceError):
         self.problem = problem
 
     def __str__(self) -> str:
-        """Say what is not of it, and what to do."""
+        """Name what does not belong to it, and the remedy."""
         return f"the History is not of this pipeline: {self.problem}. Judge it by the code that made it, with all its versions"
 
 

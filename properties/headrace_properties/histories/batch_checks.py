@@ -48,7 +48,7 @@ def _question(text: str) -> Verdict:
 
 
 def _each_with_previous(query: QueryLog) -> Iterator[tuple[CompletedBatch, CompletedBatch]]:
-    """Yield each micro-batch after the one that has the number before it, as it was completed last."""
+    """Yield each micro-batch with its predecessor by number, as it was last completed."""
     done: dict[int, CompletedBatch] = {}
     for batch in query.batches:
         if batch.number - 1 in done:

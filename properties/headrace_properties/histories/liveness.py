@@ -214,7 +214,7 @@ class WatermarkFollows:
                 yield stage, "", self._promises[stage]
 
     def _why(self, stage: str, said: int, promised: int | None) -> str:
-        """Return what may hold a stage's watermark, and what to do to know it."""
+        """Return what may hold a stage's watermark back, and how to find out."""
         again = "If it has moved, write a 'watermark' line each time"
         if not self._books.is_stage(stage):
             return f"what waits downstream for the watermark waits for it. {again}; if it promises nothing, write none"

@@ -89,7 +89,7 @@ Work = tuple[Mapping[str, str], Sequence[SurveyedRun]]
 
 
 def judge_all(mutants: Sequence[Work], load: LoadApplication, jobs: int) -> Iterator[Judgement]:
-    """Judge mutants, so many at once, and give what each comes to, in their order. ``load``: gets the application."""
+    """Judge mutants, several at once, and yield each judgement in their order. ``load``: gets the application."""
     with ThreadPoolExecutor(jobs) as pool, _Processes(load) as processes:
         yield from pool.map(processes.judge, mutants)
 
@@ -197,7 +197,7 @@ def _judge_apart(
     wanted: Sequence[tuple[int, str]],
     held: Sequence[str],
 ) -> None:
-    """Put the changed sources in the place of the user's modules, judge, and send what comes of it."""
+    """Replace the user's modules with the changed sources, judge, and send the judgement."""
     leave_signals_to_parent()
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, resource.getrlimit(resource.RLIMIT_CPU)[1]))
     nothing = os.open(os.devnull, os.O_WRONLY)

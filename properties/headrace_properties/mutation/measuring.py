@@ -53,7 +53,7 @@ def measure(
     jobs: int = 1,
     notes: Mapping[Key, str] | None = None,
 ) -> Iterator[MutantResult]:
-    """Judge mutants, and give what each comes to, in their order.
+    """Judge mutants, and yield each judgement in their order.
 
     Args:
         mutants: whom.

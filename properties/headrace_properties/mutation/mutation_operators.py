@@ -177,7 +177,7 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _may_go(node: ast.stmt) -> bool:
-    """Return whether a program without it is one that somebody could have written.
+    """Return whether somebody could have written the program without it.
 
     A name that is never bound is no such program; ``del`` of an argument tells a linter that it is not used.
     """

@@ -81,7 +81,7 @@ def load_notes(path: Path) -> Mapping[Key, str]:
 
 
 def reason_of(notes: Mapping[Key, str], mutant: CodeMutant) -> str:
-    """Return why a mutant is equivalent; ``""``: nobody says so."""
+    """Return why a mutant is equivalent; ``""``: no note says so."""
     key = key_of(mutant)
     return notes.get(key) or next((notes[where] for where in _around(key) if where in notes), "")
 
@@ -131,7 +131,7 @@ class _Report(msgspec.Struct):
 
 
 def survivors_of(path: Path, mutants: Sequence[CodeMutant], notes: Mapping[Key, str]) -> list[CodeMutant]:
-    """Return the mutants that survived according to a report, and that nobody has noted as equivalent since.
+    """Return the mutants that survived according to a report and have not been noted as equivalent since.
 
     Args:
         path: the report.

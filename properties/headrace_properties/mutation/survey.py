@@ -132,7 +132,7 @@ _OFTEN = 10
 
 
 def expected_of(runs: Iterable[SurveyedRun]) -> list[str]:
-    """Return what some of these runs must exercise: what one has, and a hard case that has come up in many."""
+    """Return what these runs must exercise: whatever one run does, and each hard case that comes up in many."""
     counts = Counter(name for run in runs for name in run.held)
     return sorted(name for name, count in counts.items() if count >= (_OFTEN if name.startswith(CASE) else 1))
 

@@ -142,7 +142,7 @@ class _Reader:
             before = statement
 
     def _begins_to_break(self, branch: list[ast.stmt], *, is_helper: bool) -> bool:
-        """Return whether a promise that comes to a branch is broken, whatever else it finds there."""
+        """Return whether a promise is broken as soon as it reaches a branch."""
         for statement in branch:
             if self._breaks(statement, is_helper=is_helper):
                 return True

@@ -75,7 +75,7 @@ class Promise:
 
     @property
     def reads_sink(self) -> bool:
-        """Whether it reads what a sink leaves, and not only what a query takes and gives out."""
+        """Whether it reads the tables of a sink, and not only the input and output of a query."""
         return not {*self.tables} <= {INPUT, OUTPUT}
 
     def __call__(self, moment: Moment) -> bool | None:

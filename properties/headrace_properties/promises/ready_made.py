@@ -278,7 +278,7 @@ def _pairs(returned: Any) -> list[Any]:
 
 
 def _same(moment: Moment, stream: str, wanted: list[Any]) -> None:
-    """Compare what left on a stream with what should have."""
+    """Compare the records that left on a stream with those that should have."""
     left = moment.outputs(stream)
     if not wanted and not left:
         raise Unexercised(f"nothing is expected on {stream!r}, and nothing left")

@@ -199,7 +199,7 @@ def _compare(stored: Iterable[Any], wanted: Iterable[Any], columns: list[str] | 
 
 
 def _comparable(row: Any, columns: list[str] | None) -> Any:
-    """Return a row as one that compares by values. ``columns``: only these, by name; None: all, in order."""
+    """Return a row in a form that compares by values. ``columns``: only these, by name; None: all, in order."""
     if columns is not None:
         return tuple(plain(_value(row, name)) for name in columns)
     values = row.values() if isinstance(row, Mapping) else row
@@ -228,7 +228,7 @@ def _value(row: Any, column: Column) -> Any:
 
 
 def _by_key(rows: Iterable[Any], by: Iterable[Column], table: str) -> dict[tuple[Any, ...], list[Any]]:
-    """Group rows by key; one that is null is none, as in SQL. Raise `Unexercised` if there are no rows."""
+    """Group rows by key; rows whose key is null are left out, as in SQL. Raise `Unexercised` if there are no rows."""
     groups: dict[tuple[Any, ...], list[Any]] = {}
     for row in rows:
         key = tuple(plain(_value(row, column)) for column in by)

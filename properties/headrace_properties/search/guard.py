@@ -45,7 +45,7 @@ class EffectRefusedError(HeadraceError, PermissionError):
         self.errno, self.strerror = errno.EPERM, str(self)
 
     def __str__(self) -> str:
-        """Say what, where, and what allows it."""
+        """Name the effect, its place, and what allows it."""
         return (
             f"your code {self.effect} ({self.place}), which is refused: while it is verified, nothing outside this process"
             " changes. Move it to where the job is started from, or let it happen with"
@@ -356,7 +356,7 @@ _installed = False
 
 
 def _install() -> None:
-    """Put the functions below in the place of Python's, once for the life of the process."""
+    """Replace Python's functions with those below, once for the life of the process."""
     global _installed  # noqa: PLW0603  see `guarded`
     if _installed:
         return

@@ -102,7 +102,7 @@ def leave_signals_to_parent() -> None:
 
 @contextmanager
 def signals_deferred() -> Iterator[None]:
-    """Let signals wait for the end of the block: one that interrupts a pool's start leaves processes that nobody ends."""
+    """Defer signals to the end of the block: one that interrupts a pool's start leaves processes that nothing ends."""
     noted: list[tuple[int, FrameType | None]] = []
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     called = {number: handler for number, handler in handlers.items() if callable(handler)}

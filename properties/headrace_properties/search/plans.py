@@ -148,7 +148,7 @@ def _slots(data: bytes, ground: Ground) -> Iterator[tuple[int, Slot]]:
 def _lasting(faults: Sequence[f.AnyFault], ground: Ground) -> tuple[str, ...]:
     """Find the first process that is stopped or cut off, if the others can do without it: a bad minority for good (TigerBeetle).
 
-    Choice: only one that is cut off from everybody, both ways. A process that the masters still hear is not replaced.
+    Choice: only one that is cut off from all others, both ways. A process that the masters still hear is not replaced.
     """
     for fault in faults:
         match fault:

@@ -116,7 +116,7 @@ def _run_all(
 ) -> None:
     """Make runs, batch by batch, until one fails or enough of them count.
 
-    A batch is taken in its order: whoever makes the runs, the first one that fails is the same.
+    The results of a batch are taken in its order, so the first failure is the same whichever process makes the runs.
     """
     for batch in batches:
         for trial, judged in batch:

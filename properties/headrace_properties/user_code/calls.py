@@ -182,7 +182,7 @@ class Caller:
     def same_leveled(
         self, step: HookCall, first: StepResult, second: StepResult, *, unordered: bool = False
     ) -> bool:
-        """Return whether nobody can tell two outcomes apart, by what was sent or by the state as it is read.
+        """Return whether two outcomes are the same in what was sent and in the state as it is read.
 
         ``unordered``: the order of entries in lists does not count.
         """

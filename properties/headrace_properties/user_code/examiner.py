@@ -110,7 +110,7 @@ class Examiner:
         look.tell_growth(self.growth)
 
     def notes(self, feed: Feed) -> Iterator[str]:
-        """Say which computations swallow what their context refuses; that is no bug by itself."""
+        """Name the computations that swallow what their context refuses, which is no bug in itself."""
         for computation, (cause, why) in self._look(feed).swallowed().items():
             yield f"{computation!r} goes on although its context refused something, on {cause}: {why:.300}"
 

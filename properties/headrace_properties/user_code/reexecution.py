@@ -144,9 +144,9 @@ class StepReplay:
         return self._records.get((run.cause, run.computation))
 
     def compared(self, step: AppliedStep, state: Encoded | None, sent: Iterable[tuple[Any, ...]]) -> object:
-        """Return what two outcomes of a step are compared by.
+        """Return the value by which two outcomes of a step are compared.
 
-        It is the bytes; if runs of a step share the state, what the bytes are read as, which is the same with copies.
+        It is the bytes; if runs of a step share the state, it is the decoded value, which is the same with copies.
 
         Args:
             step: that came to it.

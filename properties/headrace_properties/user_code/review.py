@@ -150,7 +150,7 @@ def review(
 
 
 def _is_missed(verdict: Verdict) -> bool:
-    """Return whether a relation would have told something, and was not compared."""
+    """Return whether a relation could have shown something, and was not compared."""
     return isinstance(verdict, Unknown) and verdict.applies
 
 
@@ -247,7 +247,7 @@ class _Review:
             yield self._of_relation(others[0], relations[others[0]])
 
     def _of_versions(self) -> Iterator[Finding]:
-        """Yield what later versions make of what the first one leaves."""
+        """Yield the findings on how later versions read what the first one leaves."""
         feed_seed, feed = next(iter(self.feeds.items()))
         for number, version in enumerate(self.versions[1:], 1):
             succession = Succession(self.versions[0], version, f"version {number}")

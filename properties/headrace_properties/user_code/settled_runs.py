@@ -137,7 +137,7 @@ def settling_of(pipeline: Pipeline, feed: Feed) -> Settling | None:
 
 
 def _modes(spec: ComputationSpec, inputs: AbstractSet[_Mode]) -> dict[str, _Mode] | None:
-    """Return how the panes of each output relate, given those of the inputs; ``None``: they need not settle, or nobody knows."""
+    """Return how the panes of each output relate, given those of the inputs; ``None``: they need not settle, or it is unknown."""
     computation = spec.computation
     match computation:
         case ParDo() | PercentileProbe():

@@ -85,7 +85,7 @@ class SourceDeliveries:
         return None
 
     def splits_keys(self) -> Redelivered | None:
-        """Return how spellings of a key that are one are taken for two; None: they are not, or nobody said that they are one."""
+        """Return how two spellings of one key are taken for two keys; None: they are not, or no one declared them alike."""
         return self._split() if self.source.keys_alike else None
 
     def notes(self) -> Iterator[str]:

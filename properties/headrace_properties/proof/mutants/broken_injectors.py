@@ -72,7 +72,7 @@ class DropsMalformed(Injector):
 
 
 def _passed_over(record: SourceRecord) -> SourceWatermark:
-    """Return what an injector takes in the place of a record that it does not want: nothing new at this offset."""
+    """Return the event that replaces a record that an injector passes over: nothing new at this offset."""
     return SourceWatermark(record.offset, MIN_TIME, record.arrived_us)
 
 

@@ -45,7 +45,7 @@ class OvertakesTimersTimer(Rules):
     """Goes on with the next timer of a key when a timer's handler has set one that is due before it."""
 
     def ends_step(self, timer: StoredTimer, watermark: int, wall: int) -> bool:
-        """As it should be only for what is due at the watermark itself: what a record's handler sets."""
+        """Answer as the engine does only for what is due at the watermark itself: what a record's handler sets."""
         return super().ends_step(timer, watermark, wall) and timer.due >= watermark
 
 

@@ -83,7 +83,7 @@ class MissingIsAbsent(IntervalMap):
 
     @property
     def low_watermark(self) -> int:
-        """The minimum over the intervals that were heard of."""
+        """Return the minimum over the intervals that have reported."""
         least = min((entry.low_watermark for entry in self.entries() if entry.heard), default=MIN_TIME)
         if least > super().low_watermark:
             self.probe.note()

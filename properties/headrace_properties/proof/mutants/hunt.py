@@ -200,16 +200,16 @@ class _Case:
         return judged, probe.count
 
     def kills(self, judged: JudgedRun, activations: int) -> bool:
-        """Return whether an oracle that it is to break has caught it at it."""
+        """Return whether an oracle that it is to break has fired."""
         return activations > 0 and not set(self.mutant.breaks).isdisjoint(fired(judged))
 
     def again(self, trial: PipelineTrial) -> JudgedRun:
-        """Run it for a shrinker, to which a run that does not kill is one that does not fail."""
+        """Run it for a shrinker, for which only a run that kills fails."""
         judged, activations = self.run(trial.plan, trial.kept)
         return judged if self.kills(judged, activations) else replace(judged, verdicts={}, error=None)
 
     def failure(self, plan: Plan, judged: JudgedRun) -> Failure:
-        """Return what is to be made small: only what it is to break counts."""
+        """Return the failure to shrink: only the oracles that it is to break count."""
         broken = {name: one for name, one in judged.broken.items() if name in self.mutant.breaks}
         return replace(judged.failure(PipelineTrial(plan, self.feed_seed)), violations=broken)
 

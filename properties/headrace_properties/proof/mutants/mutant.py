@@ -86,7 +86,7 @@ def answering(**answers: object) -> type[Rules]:
 
 
 def leaving_out(rule: str, **fields: object) -> type[Rules]:
-    """Make rules of which one that passes on a delta or a row, such as ``written``, leaves fields out.
+    """Make rules in which a rule that passes on a delta or a row, such as ``written``, leaves fields out.
 
     Args:
         rule: its name.
@@ -132,7 +132,7 @@ class InNextWrite(Commits):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a mutant puts in the place of the engine's: rules, or machines and their parts, which get the run's ``probe``."""
+    """What a mutant replaces in the engine: rules, or machines and their parts, which get the run's ``probe``."""
 
     rules: type[Rules] = Rules
     mediator: type[Mediator] = Mediator

@@ -115,7 +115,7 @@ def two_stages(
 def late_start() -> Workload:
     """Return echoes that begin when the cluster has run for a while.
 
-    A worker can be replaced that has seen nothing yet, by one that owns nothing else.
+    A worker that has seen nothing yet can be replaced, by one that owns nothing else.
     """
     one = two_stages("late start", Echo)
     feed = letters(one.pipeline, "late start", begin_us=3 * SECOND)

@@ -35,7 +35,7 @@ def _around(context: Context) -> list[Any]:
 
 
 def witnesses() -> Workload:
-    """What user code is told, of each record and timer and of the times: it is what the History says of that run."""
+    """Return a workload whose user code sends what it is told of each record, timer and time, to compare with the History."""
     pipeline = Pipeline("witnesses")
     pipeline.injector("letters")
     pipeline.add(Testifier(), name="witnesses", inputs=["letters"], outputs=["told"], split_at=["b"])
