@@ -7,5 +7,10 @@ import pytest
 
 
 def others_at_night(by_day: Collection[Any], every: Iterable[Any]) -> list[Any]:
-    """Return all parameters; those that are not among the ones by day are marked ``nightly``."""
-    return [value if value in by_day else pytest.param(value, marks=pytest.mark.nightly) for value in every]
+    """Return all parameters, the ones that are not by day marked ``nightly``. A tuple has the values of several."""
+    return [
+        value
+        if value in by_day
+        else pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.nightly)
+        for value in every
+    ]

@@ -145,7 +145,10 @@ def check(command: Command, folder: Path) -> None:
     assert done.returncode == command.exit_code, f"{command.line}\n{done.stdout}{done.stderr}"
     printed = done.stdout.splitlines()
     if shell == command.shell:
-        as_printed(command.output, printed)
+        lines = as_printed(command.output, printed)
+        assert "scenario run" not in shell or list(command.output) == lines, (
+            "a scenario's numbers never differ"
+        )
     else:
         assert not_printed(command.output, printed) == [], command.line
     for picture in command.pictures:
@@ -187,16 +190,6 @@ def test_each_command_on_spark_runs_and_prints_what_the_page_says(page: Path, tm
 
 def test_commands_on_spark_are_among_them() -> None:
     assert {"README.md", "spark-sinks.md", "spark-job.md", "zeitgeist.md"} <= {page.name for page in ON_SPARK}
-
-
-@pytest.mark.parametrize(
-    "command",
-    [command for page in PAGES for command in commands_of(page) if "scenario run" in command.line],
-    ids=lambda block: block.shell,
-)
-def test_a_scenarios_output_is_pasted_verbatim(tmp_path: Path, command: Command) -> None:
-    printed = run(command.shell, tmp_path).stdout.splitlines()
-    assert list(command.output) == as_printed(command.output, printed)
 
 
 def test_each_picture_of_a_run_is_drawn_by_a_command_and_shown_on_its_page() -> None:

@@ -9,6 +9,7 @@ import re
 import pytest
 
 from tests.cli.rig import Run
+from tests.nights import others_at_night
 from tests.properties.spark_jobs import everyday_jobs, everyday_sinks
 
 EVENTS = "tests.properties.spark_jobs.everyday_events"
@@ -45,8 +46,8 @@ SINKS = {
 SOUND_SCHEDULES, PLANTED_SCHEDULES = 12, 18
 MORE = {"sessions": 40}
 """Planted mistakes that few schedules show."""
-BY_DAY = ("merge", "upsert")
-"""Sinks that are tried by day: each of their trials is a process or two. The night tries all."""
+BY_DAY = ("sessions", "rate", "matching", "dedup_ttl", "latest", "windowed", "join", "upsert")
+"""A job of each cause, and a sink, each of whose trials is a process or two. The night tries all."""
 MEANT = "order,batching,growth,late"
 
 
@@ -65,7 +66,7 @@ def job(name: str, module: str, feed: str, schedules: int, *options: str) -> tup
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", others_at_night(BY_DAY, JOBS))
 def test_sound_job_is_at_most_asked_about_and_holds_once_it_is_declared(run: Run, name: str) -> None:
     module, feed, _ = JOBS[name]
     code, found = said(run, *job(name, module, feed, SOUND_SCHEDULES))
@@ -77,7 +78,9 @@ def test_sound_job_is_at_most_asked_about_and_holds_once_it_is_declared(run: Run
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("name", [name for name, (_, _, cause) in JOBS.items() if cause])
+@pytest.mark.parametrize(
+    "name", others_at_night(BY_DAY, [name for name, (_, _, cause) in JOBS.items() if cause])
+)
 def test_planted_mistake_of_a_job_comes_first(run: Run, name: str) -> None:
     module, feed, cause = JOBS[name]
     code, found = said(run, *job(f"planted_{name}", module, feed, MORE.get(name, PLANTED_SCHEDULES)))
@@ -86,10 +89,7 @@ def test_planted_mistake_of_a_job_comes_first(run: Run, name: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[] if name in BY_DAY else [pytest.mark.nightly]) for name in SINKS],
-)
+@pytest.mark.parametrize("name", others_at_night(BY_DAY, SINKS))
 def test_sound_sink_is_at_most_asked_about_and_its_planted_twin_is_found(run: Run, name: str) -> None:
     module, (planted, wrong) = "tests.properties.spark_jobs.everyday_sinks", SINKS[name]
     options = ("--schema", everyday_sinks.SCHEMA, "--feed", "once" if name == "upsert" else "feed")

@@ -8,7 +8,6 @@ import typer
 from headrace import OptionsError
 from headrace_cli.options.option_groups import (
     DEFAULT_FEED,
-    GENERAL,
     SPARK,
     FeedOption,
     PromiseOption,
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 class TargetOptions:
     """The target besides its name, and what is declared of it."""
 
-    PANEL: ClassVar = GENERAL
+    PANEL: ClassVar = "General"
 
     promise: PromiseOption = None
     feed: FeedOption = DEFAULT_FEED

@@ -10,6 +10,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from headrace_properties.sinks import SinkFailsError, UnfollowableSinkError, Wrong, check_sink
+from tests.sim.spark.apart import call
 
 _SCHEMA = "id STRING, amount INT"
 _BATCHES = [[("a", 1), ("b", 2)], [("b", 3), ("c", 4)]]
@@ -152,7 +153,7 @@ def _tables() -> None:
     ],
 )
 def test_merge_or_read_that_a_repeated_batch_changes_is_found(sink: Any, wrong: Wrong) -> None:
-    report = check_sink(sink, _BATCHES, _SCHEMA, prepare=None if sink in _MAKING else _tables)
+    report = call(check_sink, sink, _BATCHES, _SCHEMA, prepare=None if sink in _MAKING else _tables)
     assert {finding.wrong for finding in report.findings} == {wrong}
     assert not report.questions
 
@@ -169,17 +170,17 @@ def test_merge_or_read_that_a_repeated_batch_changes_is_found(sink: Any, wrong: 
     ],
 )
 def test_merge_or_read_that_is_idempotent_holds(sink: Any) -> None:
-    report = check_sink(sink, _BATCHES, _SCHEMA, prepare=None if sink in _MAKING else _tables)
+    report = call(check_sink, sink, _BATCHES, _SCHEMA, prepare=None if sink in _MAKING else _tables)
     assert report.holds, [*report.findings, *report.questions, *report.unknown]
 
 
 def test_table_that_nothing_made_is_noted_or_asked_for() -> None:
-    report = check_sink(_keeps_the_newest, _BATCHES, _SCHEMA)
+    report = call(check_sink, _keeps_the_newest, _BATCHES, _SCHEMA)
     assert any("totals" in note and "prepare()" in note for note in report.notes)
     with pytest.raises(
         UnfollowableSinkError, match=r"test_table_sinks.py:\d+: .*done, which nothing here has made"
     ):
-        check_sink(_skips_a_batch_that_is_there, _BATCHES, _SCHEMA)
+        call(check_sink, _skips_a_batch_that_is_there, _BATCHES, _SCHEMA)
 
 
 def test_files_that_are_read_cannot_be_overwritten() -> None:
@@ -189,11 +190,11 @@ def test_files_that_are_read_cannot_be_overwritten() -> None:
         df.write.mode("overwrite").parquet("out")
 
     with pytest.raises(SinkFailsError, match="UNSUPPORTED_OVERWRITE"):
-        check_sink(sink, _BATCHES, _SCHEMA)
+        call(check_sink, sink, _BATCHES, _SCHEMA)
 
 
 def test_two_rows_of_a_key_that_is_there_are_refused_and_said_to_be() -> None:
-    report = check_sink(_merges_each_row, [[("a", 1)], [("a", 2), ("a", 3)]], _SCHEMA)
+    report = call(check_sink, _merges_each_row, [[("a", 1)], [("a", 2), ("a", 3)]], _SCHEMA)
     assert [finding.wrong for finding in report.findings] == [Wrong.STUCK]
     assert "row_number()" in str(report.findings[0])
 
@@ -210,9 +211,9 @@ def test_view_of_a_batch_is_in_the_session_of_the_batch_alone() -> None:
         df.createOrReplaceTempView("updates")
         SparkSession.builder.getOrCreate().table("updates").write.format("delta").save("out")
 
-    assert check_sink(of_the_batch, _BATCHES, _SCHEMA).holds
+    assert call(check_sink, of_the_batch, _BATCHES, _SCHEMA).holds
     with pytest.raises(SinkFailsError, match=r"df\.sparkSession"):
-        check_sink(of_the_driver, _BATCHES, _SCHEMA)
+        call(check_sink, of_the_driver, _BATCHES, _SCHEMA)
 
 
 def test_merge_in_sql_is_judged_as_that_of_delta_tables() -> None:
@@ -233,9 +234,9 @@ def test_merge_in_sql_is_judged_as_that_of_delta_tables() -> None:
     def forgets_the_batch(df: Any, batch_id: int) -> None:
         upsert(df, batch_id, "t.amount = t.amount + s.amount")
 
-    report = check_sink(sound, _BATCHES, _SCHEMA)
+    report = call(check_sink, sound, _BATCHES, _SCHEMA)
     assert report.holds, [*report.findings, *report.questions, *report.unknown]
-    assert {finding.wrong for finding in check_sink(forgets_the_batch, _BATCHES, _SCHEMA).findings} == {
+    assert {finding.wrong for finding in call(check_sink, forgets_the_batch, _BATCHES, _SCHEMA).findings} == {
         Wrong.DIFFERS
     }
 
@@ -254,5 +255,5 @@ def test_statements_of_sql_change_what_reads_see() -> None:
             == df.count()
         )
 
-    report = check_sink(sink, _BATCHES, _SCHEMA, overtaken=False)
+    report = call(check_sink, sink, _BATCHES, _SCHEMA, overtaken=False)
     assert report.holds, [*report.findings, *report.questions, *report.unknown]

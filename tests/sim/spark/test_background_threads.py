@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace_properties.sinks import check_sink
+from tests.sim.spark.apart import call
 
 POOL = ThreadPoolExecutor(max_workers=2)
 BUFFER: queue.Queue[Any] = queue.Queue()
@@ -121,7 +122,11 @@ def _send(batch_id: int, row: Any) -> None:
 def test_what_a_sink_does_not_wait_for_is_lost_with_its_process(
     sink: Callable[[Any, int], None], wrong: set[str]
 ) -> None:
-    report = check_sink(
-        sink, [[("ann", 7), ("bob", 1)], [("eve", 2)]], "account STRING, amount INT", overtaken=False
+    report = call(
+        check_sink,
+        sink,
+        [[("ann", 7), ("bob", 1)], [("eve", 2)]],
+        "account STRING, amount INT",
+        overtaken=False,
     )
     assert ({finding.wrong.value for finding in report.findings}, report.unknown) == (wrong, ())

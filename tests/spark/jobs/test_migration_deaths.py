@@ -55,7 +55,9 @@ class Machine:
             partitions=1,
         )
 
-    def _stored(self, _spark: object, _directory: object, _shape: object, name: str) -> SimpleNamespace:
+    def _stored(
+        self, _spark: object, _checkpoint: object, _operator: int, name: str, **_options: bool
+    ) -> SimpleNamespace:
         def images() -> dict[str, Image]:
             return {
                 group: (store.head, dict(store.chunks))

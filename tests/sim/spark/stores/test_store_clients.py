@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace_properties.sinks import check_sink
+from tests.sim.spark.apart import call
 
 MODULES = Path(__file__).parents[3] / "properties" / "spark_jobs" / "corpus_modules"
 ROWS = [[("home", 2)], [("home", 1)]]
@@ -93,5 +94,5 @@ def produces_and_waits(df: Any, batch_id: int) -> None:
 def test_what_a_client_writes_is_kept_like_a_store_would(
     sink: Callable[[Any, int], None], wrong: set[str]
 ) -> None:
-    report = check_sink(sink, ROWS, "page STRING, views INT")
+    report = call(check_sink, sink, ROWS, "page STRING, views INT")
     assert ({finding.wrong.value for finding in report.findings}, report.unknown) == (wrong, ())

@@ -7,7 +7,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from headrace_properties.sinks import SinkReport, UnfollowableSinkError, Wrong, check_sink
-from headrace_sim.spark.tables.connectors import CONNECTORS, Repeated
+from headrace_sim.spark.tables.connectors import CONNECTORS, Guarantee, Repeated, guarantee
+from tests.nights import others_at_night
 from tests.sim.spark.apart import call
 
 _ROWS = [[(1, 1.0), (2, 2.0)]]
@@ -54,12 +55,33 @@ def _check(sink: Callable[..., Any], rows: Any = _ROWS, **options: Any) -> SinkR
     return call(check_sink, sink, rows, _SCHEMA, **options)
 
 
-@pytest.mark.parametrize(("source", "mode", "options"), _BY_KEY)
+def _known(source: str, mode: str, options: dict[str, str], column: str = "v") -> Guarantee:
+    return guarantee(
+        source.lower(),
+        mode,
+        {name.lower(): value for name, value in options.items()},
+        ("id", column.lower()),
+        None,
+    )
+
+
+def test_table_says_what_each_connector_does() -> None:
+    for source, mode, options in _BY_KEY:
+        known = _known(source, mode, options)
+        assert (known.repeated is Repeated.ADDS, "is not known" in known.question) == (False, False), source
+    for source, options, remedy in _ADDING:
+        known = _known(source, "append", options)
+        assert (known.repeated, known.question, remedy in known.remedy) == (Repeated.ADDS, "", True), source
+    for source, options, column in _ASKED:
+        assert f"What {source} does is not known" in _known(source, "append", options, column).question
+
+
+@pytest.mark.parametrize(("source", "mode", "options"), others_at_night(_BY_KEY[:2], _BY_KEY))
 def test_connector_that_writes_by_key_holds(source: str, mode: str, options: dict[str, str]) -> None:
     assert _check(_written(source, mode, options)).holds
 
 
-@pytest.mark.parametrize(("source", "options", "remedy"), _ADDING)
+@pytest.mark.parametrize(("source", "options", "remedy"), others_at_night(_ADDING[:2], _ADDING))
 def test_connector_that_adds_rows_is_named_with_a_remedy_that_it_has(
     source: str, options: dict[str, str], remedy: str
 ) -> None:
@@ -121,7 +143,7 @@ _ASKED = [
 ]
 
 
-@pytest.mark.parametrize(("source", "options", "column"), _ASKED)
+@pytest.mark.parametrize(("source", "options", "column"), others_at_night(_ASKED[:2], _ASKED))
 def test_option_or_column_that_changes_what_a_write_does_is_asked_about(
     source: str, options: dict[str, str], column: str
 ) -> None:
