@@ -73,6 +73,10 @@ def test_the_first_screen_has_the_two_commands() -> None:
     assert TEXT.index("$ make test") < 1_500
 
 
+def test_what_is_found_in_a_job_that_looks_right_stands_on_the_first_screen() -> None:
+    assert "VIOLATED" in "".join(TEXT.splitlines()[:40])
+
+
 def test_the_readme_has_at_most_200_lines() -> None:
     assert len(TEXT.splitlines()) <= 200
 

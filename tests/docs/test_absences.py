@@ -1,4 +1,4 @@
-"""What the documents say that Headrace does not do: each claim is listed with what would make it false, and read for each release."""
+"""What the documents say that Headrace does not do: each claim is listed, and read for each release."""
 
 import re
 import tomllib
@@ -12,8 +12,6 @@ from tests.readme_blocks import ROOT
 LIST = tomllib.loads((ROOT / "tests" / "docs" / "absences.toml").read_text(encoding="utf-8"))
 PAGES = tuple(LIST["pages"])
 ABSENCE = re.compile(
-    r"\b(?:Headrace|[Ii]t) (?:(?:does|can|is) ?not|proves nothing)\b|\b(?:is|are) refused\b|\bsimulated only\b|\bis not tried\b"
-)
     r"\b(?:Headrace|[Ii]t) (?:(?:does|can|is) ?not|proves nothing)\b|\b(?:is|are) refused\b|\bsimulated only\b|\bis not tried\b"
 )
 CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
