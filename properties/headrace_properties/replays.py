@@ -152,7 +152,8 @@ def read_replay(path: Path) -> ReplayFile:
         if header.spark_job is not None and header.format == _SPARK_FORMAT:
             return read_json(data, msgspec.json.Decoder(_SparkFile).decode).replay
         if header.spark_job is not None or not 0 < header.format <= REPLAY_FORMAT:
-            raise HistoryFormatError("replay file", str(path), _of_another_format(header.format))
+            reason = f"it has format {header.format}, and this version of Headrace reads formats up to {REPLAY_FORMAT}"
+            raise HistoryFormatError("replay file", str(path), f"{reason}. Update Headrace")
         if header.format == REPLAY_FORMAT:
             return read_json(data, msgspec.json.Decoder(ReplayFile).decode)
         if header.format <= _LAST_OF_FORMER_NAME:
@@ -162,11 +163,6 @@ def read_replay(path: Path) -> ReplayFile:
         raise HistoryFormatError("replay file", str(path), error.strerror or str(error)) from error
     except (OptionsError, JsonError, msgspec.ValidationError) as error:
         raise HistoryFormatError("replay file", str(path), in_words(error)) from error
-
-
-def _of_another_format(version: int) -> str:
-    """Return why a file is not read, and what to do."""
-    return f"it has format {version}, and this version of Headrace reads formats up to {REPLAY_FORMAT}. Update Headrace"
 
 
 _CODE = "code:"

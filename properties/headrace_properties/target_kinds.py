@@ -4,7 +4,7 @@ One table serves the command ``headrace verify`` and the fixture ``headrace_veri
 one the command ``headrace replay``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -211,8 +211,5 @@ def refuse_unheeded(
         if kind not in row.kinds:
             raise OptionsError(name, value, f"left out for {kind.value}: {row.why}")
         if kind is TargetKind.PIPELINE and search not in row.searches:
-            raise OptionsError(name, value, f"given with search={' or '.join(_names(row.searches))}")
-
-
-def _names(searches: frozenset[SearchKind]) -> Iterator[str]:
-    return (search.value for search in SearchKind if search in searches)
+            names = " or ".join(each.value for each in SearchKind if each in row.searches)
+            raise OptionsError(name, value, f"given with search={names}")

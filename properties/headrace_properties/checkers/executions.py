@@ -95,7 +95,9 @@ class NotBeforeCause:
         productions = event.productions
         if not productions:
             return
-        least = event.timestamp if event.timer is None else _held(event.timer)
+        least = event.timestamp
+        if event.timer is not None:
+            least = MIN_TIME if event.timer.held is None else event.timer.held
         self._verdict.reached += len(productions)
         for production in productions:
             if production.timestamp < least:
@@ -163,10 +165,6 @@ class LateOnlyFromLate:
             f" {format_time(event.input_watermark)}: late, and nothing that led to it was (MillWheel 4.5)"
         )
         self._verdict.violated(text, *source, event)
-
-
-def _held(timer: StoredTimer) -> int:
-    return MIN_TIME if timer.held is None else timer.held
 
 
 def _run(event: Executed) -> str:

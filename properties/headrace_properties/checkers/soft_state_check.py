@@ -132,9 +132,9 @@ class SoftStateCheck:
         if not owner or owner == event.sequencer or owner not in self._scans:
             return
         if self._verdict.violation is None:
-            self._lost = [
-                _Lost(event.computation, event.delta.key, what, event) for what in _additions(event)
-            ]
+            delta = event.delta
+            added: list[StoredTimer | Production] = [*delta.set_timers, *delta.productions]
+            self._lost = [_Lost(event.computation, delta.key, what, event) for what in added]
         scan = self._scans[owner]
         self._note(scan, "" if self._lost else "the row changed behind its back", event)
 
@@ -215,10 +215,6 @@ class SoftStateCheck:
             return max(timer.due, lost.source.at_us)
         passed_us = self._ledger.passed_at_us(lost.computation, timer.due)
         return None if passed_us is None else max(passed_us, lost.source.at_us)
-
-
-def _additions(event: Applied) -> list[StoredTimer | Production]:
-    return [*event.delta.set_timers, *event.delta.productions]
 
 
 def _once(events: Iterable[Event]) -> Iterable[Event]:

@@ -279,7 +279,9 @@ class Look:
             if habit is Habit.GOES_BACK and goes_back:
                 yield self._witness(call, call.outcome.text.rstrip("."), call.place)
             elif habit is Habit.RAISES and not (
-                goes_back or _has_dead_letters(self._pipeline, call.step) or call.trace.effects
+                goes_back
+                or hasattr(self._pipeline.computations[call.step.computation].on_failure, "stream")
+                or call.trace.effects
             ):  # an effect is told instead of the error that comes of it: it is refused, or fails here
                 yield self._witness(call, text, call.place)
 
@@ -650,10 +652,6 @@ def _ending(error: BaseException) -> str:
     if isinstance(error, EndsProcessError):
         return f"calls {error.call}, which ends a worker"
     return f"raises {type(error).__name__}{f'({error})' if str(error) else ''}, which ends a worker"
-
-
-def _has_dead_letters(pipeline: Pipeline, step: HookCall) -> bool:
-    return hasattr(pipeline.computations[step.computation].on_failure, "stream")
 
 
 def _place_of(error: BaseException) -> Place | None:
