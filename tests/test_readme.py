@@ -32,10 +32,10 @@ FILES_AT_HOME = re.compile(
     r"https://(?:github\.com/headrace/headrace/blob|raw\.githubusercontent\.com/headrace/headrace)/main/([^)#]+)"
 )
 
-MANY_EXAMPLES = re.compile(r"--examples \d+")
+MANY_EXAMPLES = re.compile(r"^(headrace verify .*)--examples \d+")
 DEFAULT_EXAMPLES = re.compile(r"^headrace verify \S+(?<!\.py)$")
 FEWER = "--examples 30"
-FEWER_THAN_SAID = "--examples 25"
+FEWER_THAN_SAID = r"\g<1>--examples 25"
 FEWER_INPUTS = "--feeds 4"
 IN_PYTEST = re.compile(r"^pytest .*--headrace-profile ci(?= )")
 SEARCH = re.compile(r"^headrace (?:verify|mutants) (?!.*--jobs)")
