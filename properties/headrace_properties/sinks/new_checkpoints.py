@@ -63,7 +63,7 @@ class AfterRestart:
         return f"{_BEGINS}: " * is_new + f"{self.restart.how}, {self.what}"
 
 
-def restored_told(after: AfterRestart) -> str:
+def restored_note(after: AfterRestart) -> str:
     """Return the note on a target that is restored, and a checkpoint that is not."""
     when = "if the target is restored from a backup, and the checkpoint is not"
     if after.is_refused:

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,15 +20,12 @@ from headrace_properties.sinks.lost_rows import (
 )
 from headrace_properties.sinks.new_checkpoints import (
     REMEDY,
-    AfterRestart,
-    differences,
     noted,
     restarts,
-    restored_target,
-    restored_told,
 )
 from headrace_properties.sinks.parallel_trials import in_order
 from headrace_properties.sinks.points import fault_points, of_own_source, thinned
+from headrace_properties.sinks.restart_trials import RestartTrials
 from headrace_properties.sinks.sink_reports import LeftOf, OneTrial, PointOutcome, Progress, SinkReport
 from headrace_properties.sinks.story import (
     ONE_ROW_OF_EACH_KEY,
@@ -55,7 +52,6 @@ from headrace_sim.spark.sinks.sink_effects import (
     Swallowed,
 )
 from headrace_sim.spark.sinks.sink_runs import (
-    Restart,
     Sight,
     SinkFailsError,
     Trial,
@@ -89,9 +85,6 @@ _UNSTEADY_SOURCE = (
 
 _MORE_CHANCES = range(2, 8)
 """Choice: the seeds of six further undisturbed runs. Of rows that are drawn by halves, all are the same in one of a hundred."""
-
-_OF_A_SOURCE = {RowsOf.SOURCE, RowsOf.UNKNOWN}
-"""Where rows come from that are not the results of a state, which a new checkpoint forgets."""
 
 
 @dataclass(slots=True)
@@ -188,7 +181,9 @@ class SinkCheck:
         ):
             why = self._restart(usual, by_batch, is_judged=self.new_checkpoint is True)
             unknown += [f"a new checkpoint was not tried: {why}"] if why and self.new_checkpoint else []
-            self.notes = (*self.notes, *self._restored(usual)) if self.new_checkpoint else self.notes
+            self.notes = (
+                (*self.notes, *self._restarts(usual).restored()) if self.new_checkpoint else self.notes
+            )
         counts = tuple(len(batch) for batch in by_batch[begins:])
         findings = self._found()
         outcomes = (PointOutcome(fault, frozenset(self.shown.get(fault, ()))) for fault in faults[:judged])
@@ -481,38 +476,22 @@ class SinkCheck:
         is_judged: bool,
         only: SinkFault | None = None,
     ) -> str:
-        """Replace the checkpoint; return why that cannot be tried, or "".
-
-        What a first look shows is looked at whatever ids batches have. ``only``: the one that is tried.
-        """
-        if self.sink.begins is not None:
-            return "the query goes on from its own"
-        if self.rows_of not in _OF_A_SOURCE:
-            return "it forgets the query's state"
-        lives = restarts(self.sink.batches)
-        if not lives:
-            return "fewer than two batches have rows"
+        """Replace the checkpoint; return why that cannot be tried, or "". ``only``: the restart to try."""
+        trials = self._restarts(usual)
+        if trials.why_not:
+            return trials.why_not
         try:
-            if not self._after(lives[0], usual):
-                return ""
-            other = self._with_other_ids()
-            if other is None:
-                return "the sink fails if its batches have other ids"
-            differing = [
-                after for life in lives if only in {None, life.fault} for after in self._after(life, other)
-            ]
+            differing = trials.differing(only)
         except _StoppedError:
             return "the search was stopped"
         except UnfollowableSinkError as error:
             return str(error)
         wrong = {finding.destination for finding in self.findings.values()}
         differing = [after for after in differing if after.destination not in wrong]
-        # What lacks rows says more than what adds them up.
-        differing.sort(key=lambda after: " instead of " in after.what)
         blamed = [last_effect(after.destination, by_batch, usual.names) for after in differing]
         if differing and not is_judged:
             text = noted(differing, shown_place(blamed[0].place))
-            self.notes = (*self.notes, text, *self._restored(usual))
+            self.notes = (*self.notes, text, *trials.restored())
             return ""
         for after, effect in zip(differing, blamed, strict=True):
             text = str(after)[0].upper() + f"{str(after)[1:]}."
@@ -523,30 +502,8 @@ class SinkCheck:
             )  # fmt: skip
         return ""
 
-    def _restored(self, usual: ExpectedContents) -> Iterator[str]:
-        """Yield what is missing if the target is restored from a backup, and the checkpoint is not; state is then as it was.
-
-        Not on the real Spark, whose checkpoint counts the batches.
-        """
-        life = restored_target(self.sink.batches)
-        if life is not None and not self.sink.host.shares_java:
-            with contextlib.suppress(UnfollowableSinkError):
-                yield from map(restored_told, self._after(life, usual)[:1])
-
-    def _after(self, life: Restart, usual: ExpectedContents) -> list[AfterRestart]:
-        """Return what a restart makes different, in destinations where the cut of the rows alone does not."""
-        compared = set(usual.contents) - {*usual.unsteady, *self.ignore}
-        if [*map(tuple, life.cut)] != [tuple(batch) for batch in self.sink.batches if batch]:
-            cut = self._plain(life.cut)
-            same = {} if cut is None else usual.read(cut.contents, cut.effects)
-            compared = {name for name in compared if same.get(name) == usual.contents[name]}
-        trial = restarted(replace(self.sink, in_order=True), life)
-        failure = stuck_at(trial.entries)
-        if failure is not None:
-            error = f"the sink raises {failure.error}: {failure.message}"
-            return [AfterRestart(life, error, f"{error}, as it will each time", is_refused=True)]
-        left = usual.read(trial.contents, trial.effects)
-        return [*differences(life, usual.contents, left, compared)]
+    def _restarts(self, usual: ExpectedContents) -> RestartTrials:
+        return RestartTrials(self.sink, usual, self.rows_of, self.ignore, self._plain, self._with_other_ids)
 
     def _kill_with_java(
         self,
