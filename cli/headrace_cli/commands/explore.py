@@ -71,7 +71,6 @@ def explore(
     confinement = Confinement(CodeLimits(call_s=code_timeout), allow)
     options = ExploreOptions(
         target, port, feed, feed_seed, records, workers, tuple(version or ()), without, protocol,
-        tuple(promise or ()),
- opens=browser, trusts=trust,
+        tuple(promise or ()), opens=browser, trusts=trust,
     )  # fmt: skip
     explore_target(context, options, confinement)
