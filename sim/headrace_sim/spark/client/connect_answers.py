@@ -7,7 +7,7 @@ watches: the model of tables, or a list of started queries.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, partialmethod
 from typing import Any
 
 import pyarrow as pa
@@ -194,21 +194,17 @@ class Answers:
         part().result_complete.SetInParent()
         return iter(parts)
 
-    def Interrupt(self, request: Any, **_: Any) -> Any:
-        """Interrupt nothing."""
-        return answer_to(request, "InterruptResponse")
-
     def ReattachExecute(self, _request: Any, **_: Any) -> Iterator[Any]:
         """Answer with nothing."""
         return iter(())
 
-    def ReleaseExecute(self, request: Any, **_: Any) -> Any:
-        """Release nothing."""
-        return answer_to(request, "ReleaseExecuteResponse")
+    def _did_nothing(self, kind: str, request: Any, **_: Any) -> Any:
+        """Answer that it is done."""
+        return answer_to(request, kind)
 
-    def ReleaseSession(self, request: Any, **_: Any) -> Any:
-        """Release nothing."""
-        return answer_to(request, "ReleaseSessionResponse")
+    Interrupt = partialmethod(_did_nothing, "InterruptResponse")
+    ReleaseExecute = partialmethod(_did_nothing, "ReleaseExecuteResponse")
+    ReleaseSession = partialmethod(_did_nothing, "ReleaseSessionResponse")
 
     # Plans
 

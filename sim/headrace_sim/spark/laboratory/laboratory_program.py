@@ -1,6 +1,5 @@
 """An attempt of a trial in the laboratory: a fork of this process that runs the program as a driver does."""
 
-import gc
 import os
 import sys
 import time
@@ -9,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import Event, current_thread, main_thread
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 from py4j.clientserver import FinalizerWorker
 from pyspark import SparkContext
@@ -34,10 +33,10 @@ from headrace_sim.spark.laboratory.watched_frames import (
     without_trace,
 )
 from headrace_sim.spark.laboratory.workers import AttemptSettings, batches_of, raised_in_worker, watch_workers
-from headrace_sim.spark.refusals import is_library, place_of_error, text_of, traceback_told
+from headrace_sim.spark.refusals import is_library, place_of_error, text_of
 from headrace_sim.spark.sink_faults import SinkFault
 from headrace_sim.spark.sinks.processes import LetThrough
-from headrace_sim.spark.sinks.sink_effects import EffectProbe, Failed, Returned, UntraceableEffect
+from headrace_sim.spark.sinks.sink_effects import EffectProbe, Failed, Returned
 from headrace_sim.spark.sinks.store_clients import StoreClients
 from headrace_sim.spark.sinks.trial_contents import Raw
 from headrace_sim.spark.spark_job import SparkJob
@@ -72,63 +71,51 @@ def drive(
     probe: EffectProbe,
     fault: SinkFault | None,
     prepare: Callable[[], Any] | None = None,
-) -> NoReturn:
-    """Run the program in this process, a fork, and never return.
+) -> int:
+    """Run the program in this process, a fork, and return its exit status.
 
     ``jvm``: where Spark runs. ``session``: Java's session. ``settings``: how it settles in its trial. ``probe``: told of its
     effects. ``fault``: what strikes it. ``prepare``: makes what the program takes for granted, before its first attempt. Or
     None.
     """
-    status, folder, kept = 1, settings.folder, settings.kept
-    gc.freeze()
-    try:
-        with _settled(program, jvm, session, settings, probe) as (variables, spark, clients):
-            absolute = None if kept is None else lambda name: str(kept.absolute(name, folder))
-            read_from(folder.parent / "input", program.queries, program.number, absolute)
-            watch_workers(settings, probe)
-            outside = OutsideWrites(
-                probe, spark, LetThrough.WRITES in jvm.lets, settings.database is not None
-            )
-            watch_writes(probe, outside)
-            watch_states()
-            written = watch_queries(
-                probe, fault, program.queries, program.number, outside, kept, heard=settings.heard
-            )
-            if prepare is not None and probe.attempt == 0:
-                prepare()
-            before = batches_of(folder, "commits")
-            status = run_program(program.script, probe, variables, spark)
-            probe.wrote(sorted(batches_of(folder, "commits") - before), written)
-            if status == 0:  # its batches may all have been done before
-                probe.ledger.append(Returned(probe.attempt, -1))
-            clients.send_waiting()
-            if status == 0 and probe.dies_held:  # it dies between two batches
-                probe.die()
-    except BaseException as bug:  # noqa: BLE001  of ours: it must be seen
-        probe.ledger.append(UntraceableEffect(traceback_told(bug)))
-    finally:
-        os._exit(status)
+    folder, kept = settings.folder, settings.kept
+    with _settled(program, jvm, session, settings, probe) as (variables, spark, clients):
+        absolute = None if kept is None else lambda name: str(kept.absolute(name, folder))
+        read_from(folder.parent / "input", program.queries, program.number, absolute)
+        watch_workers(settings, probe)
+        outside = OutsideWrites(probe, spark, LetThrough.WRITES in jvm.lets, settings.database is not None)
+        watch_writes(probe, outside)
+        watch_states()
+        written = watch_queries(
+            probe, fault, program.queries, program.number, outside, kept, heard=settings.heard
+        )
+        if prepare is not None and probe.attempt == 0:
+            prepare()
+        before = batches_of(folder, "commits")
+        status = run_program(program.script, probe, variables, spark)
+        probe.wrote(sorted(batches_of(folder, "commits") - before), written)
+        if status == 0:  # its batches may all have been done before
+            probe.ledger.append(Returned(probe.attempt, -1))
+        clients.send_waiting()
+        if status == 0 and probe.dies_held:  # it dies between two batches
+            probe.die()
+    return status
 
 
 def look(
     program: LaboratoryProgram, jvm: SparkJvm, session: Any, settings: AttemptSettings, probe: EffectProbe
-) -> NoReturn:
-    """Run the program without rows in this process, a fork, note its queries and its variables in the ledger, and never return.
+) -> int:
+    """Run the program without rows in this process, a fork; note its queries and its variables in the ledger.
 
-    The arguments are those of `drive`.
+    The arguments and what is returned are those of `drive`.
     """
-    status = 1
-    try:
-        with _settled(program, jvm, session, settings, probe) as (variables, spark, _):
-            watch_workers(settings, probe)
-            tell = probe.ledger.append
-            note_queries(SourcesLook(settings.folder.parent / "input", program.script.schemas, tell), tell)
-            status = run_program(program.script, probe, variables, spark)
-            probe.ledger.append(kept_variables(variables))
-    except BaseException as bug:  # noqa: BLE001  of ours: it must be seen
-        probe.ledger.append(UntraceableEffect(traceback_told(bug)))
-    finally:
-        os._exit(status)
+    with _settled(program, jvm, session, settings, probe) as (variables, spark, _):
+        watch_workers(settings, probe)
+        tell = probe.ledger.append
+        note_queries(SourcesLook(settings.folder.parent / "input", program.script.schemas, tell), tell)
+        status = run_program(program.script, probe, variables, spark)
+        probe.ledger.append(kept_variables(variables))
+    return status
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from headrace.spark.sinks.table_sink import WRITERS
 from headrace_sim.spark.client.script_needs import ProgramError
@@ -118,9 +118,9 @@ class RealDrivers:
             folder, self.jvm.folder, self.jvm.lets, plan.seed, self._database, self.kept, sink.heard
         )
 
-        def run(probe: EffectProbe) -> NoReturn:
+        def run(probe: EffectProbe) -> int:
             probe.dies_held = plan.with_java
-            drive(self.program, self.jvm, session, settings, probe, fault, sink.prepare)
+            return drive(self.program, self.jvm, session, settings, probe, fault, sink.prepare)
 
         attempt = Attempt(run, ledger, plan.number, None if restarted else fault)
         return RealAttempt(attempt, self, sink, folder, session, ledger, plan, cut)

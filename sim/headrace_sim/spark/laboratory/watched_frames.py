@@ -2,8 +2,8 @@
 
 import functools
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -239,7 +239,6 @@ def watch_queries(
     """
     tried, checkpoint = queries[number].sink, f"/checkpoint{number or ''}"
     waiting = [job.sink for job in queries]
-    end_behind = (lambda *_: None) if kept is None else kept.end_behind
     written: list[tuple[str, str, str]] = []
     really_each_batch, really_start = DataStreamWriter.foreachBatch, DataStreamWriter.start
     really_to_table = DataStreamWriter.toTable
@@ -250,19 +249,14 @@ def watch_queries(
         def called(frame: Any, batch_id: int) -> None:
             if batch_id == died_after:
                 probe.die()
-            end_behind(batch_id, probe)
+            if kept is not None:
+                kept.end_behind(batch_id, probe)
             probe.begin(batch_id)
-            try:
-                with HeardErrors(probe, batch_id) if heard else nullcontext():
-                    function(frame, batch_id)
-            except BaseException as error:
-                place = place_of_error(error, definition_of(function))
-                locked = "locked" in str(error) or "busy" in str(error) or is_lock_timeout(error)
-                message = without_trace(error)
-                probe.ledger.append(
-                    Failed(probe.attempt, batch_id, type(error).__name__, message, place, locked)
-                )
-                raise
+            with (
+                _noting_failure(probe, batch_id, function),
+                HeardErrors(probe, batch_id) if heard else nullcontext(),
+            ):
+                function(frame, batch_id)
             probe.returned()
 
         vars(self).setdefault("_headrace", {})["function"] = called
@@ -277,9 +271,10 @@ def watch_queries(
             if is_other:
                 self._jwrite = self._jwrite.format("noop").option("checkpointLocation", f"/{uuid4()}")
                 return really_start(self)
-            if "checkpointlocation" not in map(str.lower, calls) and not self._spark.conf.get(
-                CHECKPOINTS, ""
-            ):
+            has_checkpoint = self._spark.conf.get(CHECKPOINTS, "") or "checkpointlocation" in map(
+                str.lower, calls
+            )
+            if not has_checkpoint:
                 self._jwrite = self._jwrite.option("checkpointLocation", checkpoint)
             if "function" not in calls:
                 target = (*args, calls.get("path") or calls.get("tableName") or "")[0]
@@ -297,6 +292,18 @@ def watch_queries(
     for name in ("start", "toTable"):
         setattr(DataStreamWriter, name, starting(getattr(DataStreamWriter, name)))
     return written
+
+
+@contextmanager
+def _noting_failure(probe: EffectProbe, batch: int, function: Callable[..., Any]) -> Iterator[None]:
+    """Record what the user's function raises within."""
+    try:
+        yield
+    except BaseException as error:
+        place, message = place_of_error(error, definition_of(function)), without_trace(error)
+        locked = "locked" in str(error) or "busy" in str(error) or is_lock_timeout(error)
+        probe.ledger.append(Failed(probe.attempt, batch, type(error).__name__, message, place, locked))
+        raise
 
 
 def _is_shown(sink: SparkSink) -> bool:

@@ -173,7 +173,7 @@ def _joined(note: AttemptNote) -> EffectProbe:
     known, probe = _settled
     if (known.settings.folder, known.number) != (note.settings.folder, note.number):
         die()  # Spark runs the task again, in a worker that knows no other attempt
-    probe.join(_running_batch(TaskContext.get(), note.settings.folder))
+    probe.batch = _running_batch(TaskContext.get(), note.settings.folder)  # begun in another process
     return probe
 
 

@@ -305,10 +305,6 @@ class Deduplication:
             problem = "dropDuplicatesWithinWatermark() without a watermark (AnalysisException)"
             raise SparkJobError(problem, step.place, "Call withWatermark() before")
 
-    def spread(self, rows: Rows) -> Rows:
-        """Return the rows."""
-        return rows
-
     def key_of(self, row: Row) -> Key:
         """Return the key of a row."""
         return tuple(hashable(row[place]) for place in self._places)
@@ -347,10 +343,6 @@ class Limitation:
 
     def __init__(self, step: Limit, schema: t.StructType) -> None:
         self.stage, self.output = step, schema
-
-    def spread(self, rows: Rows) -> Rows:
-        """Return the rows."""
-        return rows
 
     def key_of(self, _row: Row) -> Key:
         """Return the one key of all rows."""

@@ -37,7 +37,7 @@ from headrace_sim.spark.refusals import CannotFollowError, gap_in, shown_place
 from headrace_sim.spark.spark_job import OutputMode, SparkJob, TimeMode
 from headrace_sim.spark.state.group_states import GroupOperator
 from headrace_sim.spark.state.state_server import BatchTimes
-from headrace_sim.spark.state.stores import Key, Store
+from headrace_sim.spark.state.stores import Key, Store, in_order
 from headrace_sim.spark.state.tasks import Operator, Rows, TaskResult
 
 SETTLING_BATCHES = 20
@@ -359,10 +359,7 @@ class _Query:
             self.outcome.state[place] = {
                 (name, key): held for store in stores for name, key, held in store.contents()
             }
-            timers = sorted(
-                (timer for store in stores for timer in store.timers),
-                key=lambda timer: (timer[0], byte_order(timer[1])),
-            )
+            timers = in_order(timer for store in stores for timer in store.timers)
             self.outcome.timers[place] = [(key, expiry) for expiry, key in timers]
             self.outcome.clocked |= any(store.clocked for store in stores)
 
@@ -400,10 +397,9 @@ class _Query:
     ) -> "_Parts":
         late_ms = batch.late_ms - stage.lag_ms
         work = stage.work
-        if isinstance(work, Joining):
-            kept = [row for row in rows if not work.is_late(row, late_ms)]
-        elif isinstance(work, Native):
+        if isinstance(work, Aggregation | SessionWindows):
             rows = work.spread(rows)
+        if isinstance(work, Native):
             kept = [row for row in rows if not work.is_late(row, late_ms)]
         else:
             read = stage.event_time

@@ -167,12 +167,12 @@ def _reader(place: Path) -> int:
 class Attempt:
     """A process that runs a sink.
 
-    ``run``: does it, in the process, and never returns. ``ledger``: where it notes what it does. ``number``: its number in the
-    trial. ``fault``: what strikes it.
+    ``run``: does it, in the process, and returns its exit status. ``ledger``: where it notes what it does. ``number``: its
+    number in the trial. ``fault``: what strikes it.
     """
 
     def __init__(
-        self, run: Callable[[EffectProbe], NoReturn], ledger: Ledger, number: int, fault: SinkFault | None
+        self, run: Callable[[EffectProbe], int], ledger: Ledger, number: int, fault: SinkFault | None
     ) -> None:
         opened()
         place = Path(tempfile.mkdtemp("-halt", dir=ledger.path.parent))
@@ -189,7 +189,7 @@ class Attempt:
         if self._pid == 0:
             os.close(self._resume_writer)
             halt = PausePoint(self._paused_writer, self._resume_reader, place)
-            run(EffectProbe(ledger, number, fault, halt))
+            _run_to_end(run, EffectProbe(ledger, number, fault, halt))
         signal.pthread_sigmask(signal.SIG_SETMASK, signals)
         os.close(self._paused_writer)
         os.close(self._resume_reader)
@@ -214,6 +214,18 @@ class Attempt:
         finally:
             os.close(self._paused_reader)
         return os.waitstatus_to_exitcode(status)
+
+
+def _run_to_end(run: Callable[[EffectProbe], int], probe: EffectProbe) -> NoReturn:
+    """Run in this process, a fork, and end it: none of the parent's cleanup may run here."""
+    status = 1
+    gc.freeze()  # else each collection here copies all pages of the parent's objects
+    try:
+        status = run(probe)
+    except BaseException as bug:  # noqa: BLE001  of ours: it must be seen, and must not escape into the parent's code
+        probe.ledger.append(UntraceableEffect(refusals.traceback_told(bug)))
+    finally:
+        os._exit(status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,25 +314,19 @@ class SimulatedDrivers:
 SIMULATED: AttemptHost = SimulatedDrivers()
 
 
-def _run(sink: Sink, folder: Path, probe: EffectProbe, plan: AttemptPlan) -> NoReturn:
-    """Run as an attempt, and never return: none of the parent's cleanup may run here."""
-    status = 1
-    gc.freeze()  # else each collection here copies all pages of the parent's objects
-    try:
-        behind = _Behind(probe, settle(folder, probe, plan.seed, keys=sink.keys), BackgroundThreads())
-        state = sink.state.copy() if sink.state else SessionState()
-        session = ClientSession(Answers(action=probe.action, watch=probe, keys=sink.keys, state=state))
-        with connected(session):
-            before = len(sys.modules)
-            ready = probe.attempt > 0 or sink.prepare is None or _call(sink.prepare, (), probe, -1)
-            status = 0 if ready and _process(sink, session, probe, behind, plan) else 1
-            # Only the last ones: to read the names of all would copy their pages.
-            latest = islice(reversed(sys.modules), max(0, len(sys.modules) - before))
-            probe.ledger.append(Loaded(tuple(filter(refusals.is_installed, latest))[::-1]))
-    except BaseException as bug:  # noqa: BLE001  of ours: it must be seen, and must not escape into the parent's code
-        probe.ledger.append(UntraceableEffect(refusals.traceback_told(bug)))
-    finally:
-        os._exit(status)
+def _run(sink: Sink, folder: Path, probe: EffectProbe, plan: AttemptPlan) -> int:
+    """Run as an attempt, and return its exit status."""
+    behind = _Behind(probe, settle(folder, probe, plan.seed, keys=sink.keys), BackgroundThreads())
+    state = sink.state.copy() if sink.state else SessionState()
+    session = ClientSession(Answers(action=probe.action, watch=probe, keys=sink.keys, state=state))
+    with connected(session):
+        before = len(sys.modules)
+        ready = probe.attempt > 0 or sink.prepare is None or _call(sink.prepare, (), probe, -1)
+        status = 0 if ready and _process(sink, session, probe, behind, plan) else 1
+        # Only the last ones: to read the names of all would copy their pages.
+        latest = islice(reversed(sys.modules), max(0, len(sys.modules) - before))
+        probe.ledger.append(Loaded(tuple(filter(refusals.is_installed, latest))[::-1]))
+    return status
 
 
 def _process(

@@ -233,7 +233,7 @@ class EffectProbe:
         self.fault = fault
         self.pause = pause
         self.driver = driver
-        self._batch = -1
+        self.batch = -1  # the index of the batch that runs; -1: none yet
         self._count = 0
         self._busy = self._acting = self._is_behind = False
 
@@ -257,23 +257,14 @@ class EffectProbe:
 
     def begin(self, batch: int) -> None:
         """Start counting for a batch."""
-        self._batch, self._count = batch, -1
+        self.batch, self._count = batch, -1
         self._pause_if_due()
         self._count = 0
-
-    def join(self, batch: int) -> None:
-        """Go on counting for a batch that has begun in another process of the attempt."""
-        self._batch = batch
-
-    @property
-    def batch(self) -> int:
-        """The index of the batch that runs; -1: none yet."""
-        return self._batch
 
     @property
     def is_preparing(self) -> bool:
         """Whether no batch has begun: nothing strikes then."""
-        return self._batch < 0
+        return self.batch < 0
 
     def done(self) -> list[Effect]:
         """Return the effects so far, of all processes."""
@@ -282,7 +273,7 @@ class EffectProbe:
     def returned(self) -> None:
         """Record that the function returned; inject the fault here if it is due."""
         self._count_together()
-        self.ledger.append(Returned(self.attempt, self._batch))
+        self.ledger.append(Returned(self.attempt, self.batch))
         if self._due(SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART):
             self.die()
 
@@ -296,7 +287,7 @@ class EffectProbe:
         due = (
             fault is not None
             and fault.kind in kinds
-            and (fault.batch, fault.effect) == (self._batch, self._count)
+            and (fault.batch, fault.effect) == (self.batch, self._count)
         )
         if due and self.driver is not None:
             self.fault = None
@@ -324,7 +315,7 @@ class EffectProbe:
             self.fault = None
         if any(isinstance(entry, Struck) and entry.is_end for entry in mine):
             die()
-        self._count = sum(isinstance(entry, Effect) and entry.batch == self._batch for entry in mine)
+        self._count = sum(isinstance(entry, Effect) and entry.batch == self.batch for entry in mine)
 
     @contextmanager
     def effect(
@@ -349,7 +340,7 @@ class EffectProbe:
         background, and the function did not wait for it. Raise `ConnectionResetError` if this is the request whose reply is
         lost, which is carried out, or `ConnectionRefusedError` if it is the one that is refused, which is not.
         """
-        if self._busy or self._batch < 0 or (self.private and target.startswith(self.private)):
+        if self._busy or self.batch < 0 or (self.private and target.startswith(self.private)):
             yield  # part of another effect, or of the preparation, or nothing of the user's
             return
         self._busy = True
@@ -370,7 +361,7 @@ class EffectProbe:
                 self.die()
             yield
             done = Effect(
-                self.attempt, self._batch, action, target, place, half is not None, replied, pending(), payload(), connection,
+                self.attempt, self.batch, action, target, place, half is not None, replied, pending(), payload(), connection,
                 running_partition(), is_late or self._is_behind,
             )  # fmt: skip
             self.ledger.append(done)
@@ -389,11 +380,11 @@ class EffectProbe:
 
         Raise `PySparkException` if this is the action that fails.
         """
-        if self._acting or self._busy or self._batch < 0:  # part of another one, or of the preparation
+        if self._acting or self._busy or self.batch < 0:  # part of another one, or of the preparation
             yield
             return
         self._count_together()
-        self.ledger.append(Acted(self._batch, self._count))
+        self.ledger.append(Acted(self.batch, self._count))
         if self._due(SinkFaultKind.FAIL):
             self.fault = None  # or else a loop that tries again would never end
             raise PySparkException("Job aborted due to stage failure: an executor was lost")
@@ -406,13 +397,13 @@ class EffectProbe:
     def state_call(self, call: str) -> None:
         """Note a call of the state in a run without faults, or end this process if it is the one that is due."""
         fault = self.fault
-        is_due = fault is not None and (fault.kind, fault.batch) == (SinkFaultKind.STATE, self._batch)
+        is_due = fault is not None and (fault.kind, fault.batch) == (SinkFaultKind.STATE, self.batch)
         if self._busy or not (is_due or (fault is None and self.attempt == 0)):
             return
         place = users_place()
         place = "" if is_library(place.rpartition(":")[0]) or place.startswith("unknown:") else place
         before = [entry for entry in self.ledger.entries() if isinstance(entry, StateCall)] if is_due else []
-        self.ledger.append(StateCall(self._batch, call, place))
+        self.ledger.append(StateCall(self.batch, call, place))
         if fault is not None and len(before) == fault.effect:
             die()
 
@@ -437,7 +428,7 @@ class EffectProbe:
 
     def note(self, action: str, target: str, payload: Any) -> None:
         """Record the first part of an effect, in the middle of which the process dies."""
-        self.ledger.append(Effect(self.attempt, self._batch, action, target, users_place(), payload=payload))
+        self.ledger.append(Effect(self.attempt, self.batch, action, target, users_place(), payload=payload))
 
 
 def die() -> NoReturn:

@@ -1,6 +1,6 @@
 """The state of a stateful stage in one partition: values by variable and key, and timers. A task changes a copy."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,17 +51,12 @@ class Store:
 
     def due(self, until_ms: int) -> list[tuple[int, Key]]:
         """Return the timers that expire up to ``until_ms``, by expiry, then as the state store orders keys."""
-        return sorted(
-            (timer for timer in self.timers if timer[0] <= until_ms),
-            key=lambda timer: (timer[0], byte_order(timer[1])),
-        )
+        return in_order(timer for timer in self.timers if timer[0] <= until_ms)
 
     def timers_of(self, key: Key) -> list[int]:
         """Return a key's timers as the state store orders them, which is not by time."""
-        return sorted(
-            (expiry for expiry, owner in self.timers if owner == key),
-            key=lambda user_key: byte_order((user_key,)),
-        )
+        own = (expiry for expiry, owner in self.timers if owner == key)
+        return sorted(own, key=lambda expiry: byte_order((expiry,)))
 
     def contents(self) -> Iterator[tuple[str, Key, Any]]:
         """Yield each variable and key with its row, its list of rows, or its rows by the user's key. Expiry is left out."""
@@ -73,6 +68,11 @@ class Store:
             yield from (
                 (name, key, {user: row for user, (row, _) in held.items()}) for key, held in maps.items()
             )
+
+
+def in_order(timers: Iterable[tuple[int, Key]]) -> list[tuple[int, Key]]:
+    """Return timers by expiry, then as the state store orders keys."""
+    return sorted(timers, key=lambda timer: (timer[0], byte_order(timer[1])))
 
 
 def lives(held: Held, now_ms: int) -> bool:
