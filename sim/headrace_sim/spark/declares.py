@@ -64,11 +64,7 @@ class Declares:
     def __or__(self, more: "Declares") -> "Declares":
         """Return what either of them declares."""
         return Declares(
-            self.running or more.running,
-            self.late or more.late,
-            more.bounded_by or self.bounded_by,
-            self.repeated or more.repeated,
-            (*self.settings, *more.settings),
-            self.new_checkpoint if more.new_checkpoint is None else more.new_checkpoint,
-            self.source | more.source,
-        )
+            self.running or more.running, self.late or more.late, more.bounded_by or self.bounded_by,
+            self.repeated or more.repeated, (*self.settings, *more.settings),
+            self.new_checkpoint if more.new_checkpoint is None else more.new_checkpoint, self.source | more.source,
+        )  # fmt: skip

@@ -143,12 +143,8 @@ def place_of_error(error: BaseException, otherwise: str = "") -> str:
     ``otherwise``: the place if none of its frames is the user's. "": that of the innermost frame.
     """
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    own = [
-        place
-        for place in frames
-        if not is_library(place[0])
-        and Path(place[0]).exists()  # a library's compiled frames name files that do not exist here
-    ]
+    # A library's compiled frames name files that do not exist here.
+    own = [place for place in frames if not is_library(place[0]) and Path(place[0]).exists()]
     if otherwise and not own:
         return otherwise
     file, line = (own or frames or [("unknown", 0)])[-1]

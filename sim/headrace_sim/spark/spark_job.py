@@ -145,11 +145,8 @@ class ApplyWithState:
     @property
     def time_mode(self) -> TimeMode:
         """The clock of its timeouts."""
-        return {
-            "NoTimeout": TimeMode.NONE,
-            "ProcessingTimeTimeout": TimeMode.PROCESSING_TIME,
-            "EventTimeTimeout": TimeMode.EVENT_TIME,
-        }[self.timeout]
+        name = self.timeout.removesuffix("Timeout")
+        return TimeMode.NONE if name == "No" else TimeMode(name.lower())
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,11 +189,8 @@ def built_with(build: Callable[..., Any], schemas: Any, session: Any) -> Any:
         for parameter in inspect.signature(build).parameters.values()
         if parameter.kind not in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL}
     }
-    by_name = {
-        parameter.name: value
-        for parameter, value in arguments.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
+    pairs = arguments.items()
+    by_name = {each.name: value for each, value in pairs if each.kind is each.KEYWORD_ONLY}
     return build(*list(arguments.values())[: len(arguments) - len(by_name)], **by_name)
 
 

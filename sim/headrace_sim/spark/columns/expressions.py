@@ -351,13 +351,11 @@ class _Binder:
             raise _mismatch(node, inner, "is no collection")
         if is_ansi() or not is_on(SIZE_OF_NULL):
             return lifted(node, t.IntegerType(), len, inner)
-        value = inner.value
-        return Bound(
-            shown(node),
-            t.IntegerType(),
-            False,
-            lambda row: -1 if (items := value(row)) is None else len(items),
-        )
+
+        def size(row: Values) -> int:
+            return -1 if (items := inner.value(row)) is None else len(items)
+
+        return Bound(shown(node), t.IntegerType(), False, size)
 
     def _over_items(self, node: Recorded) -> Bound:
         """Return ``transform``, ``filter``, ``exists`` or ``forall``, which call a function of columns for each item."""
@@ -606,12 +604,10 @@ def _arithmetic(function: Callable[[Any, Any], Any]) -> Callable[[Recorded, Boun
 
 def _of_decimals(node: Recorded, left: Bound, right: Bound) -> Bound:
     type_of, operation = OPERATIONS[node.name]
+    values = [arg.args[0] if isinstance(arg, Recorded) and arg.name == "lit" else arg for arg in node.args]
     kinds = [
         as_decimal(bound.type, value if isinstance(value, int) else None)
-        for bound, argument in zip((left, right), node.args, strict=True)
-        for value in (
-            argument.args[0] if isinstance(argument, Recorded) and argument.name == "lit" else argument,
-        )
+        for bound, value in zip((left, right), values, strict=True)
     ]
     kind = type_of(*kinds)
     operands = [as_type(bound, kind, node) for bound, kind in zip((left, right), kinds, strict=True)]

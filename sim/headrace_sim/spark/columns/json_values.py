@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable
+from itertools import starmap
 from typing import Any
 
 from pyspark.errors import DateTimeException
@@ -98,13 +99,11 @@ def json_writer(kind: t.DataType, place: str) -> Callable[[Any], str]:
             return lambda items: _enclosed("[]", ("null" if item is None else write(item) for item in items))
         case t.MapType(keyType=keys, valueType=values):
             write, name = json_writer(values, place), cast_value(keys, t.StringType()) or str
-            return lambda pairs: _enclosed(
-                "{}",
-                (
-                    f"{json.dumps(name(key))}:{'null' if item is None else write(item)}"
-                    for key, item in pairs.items()
-                ),
-            )
+
+            def of_pair(key: Any, item: Any) -> str:
+                return f"{json.dumps(name(key))}:{'null' if item is None else write(item)}"
+
+            return lambda pairs: _enclosed("{}", starmap(of_pair, pairs.items()))
         case t.TimestampType():
             return lambda at: f'"{offset_time(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")}"'
         case _:

@@ -203,12 +203,11 @@ def key_part(value: Any) -> Any:
 
 def kept_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a key as the state store tells keys apart."""
-    return tuple(
-        NegativeZero(value)
-        if isinstance(value, float) and value == 0 and copysign(1, value) < 0
-        else key_part(value)
-        for value in key
-    )
+    return tuple(NegativeZero(value) if _is_negative_zero(value) else key_part(value) for value in key)
+
+
+def _is_negative_zero(value: Any) -> bool:
+    return isinstance(value, float) and value == 0 and copysign(1, value) < 0
 
 
 def shown_key(key: tuple[Any, ...]) -> tuple[Any, ...]:

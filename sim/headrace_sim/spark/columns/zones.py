@@ -61,11 +61,9 @@ def wall_time(at: datetime) -> datetime:
 
 def instant(wall: datetime) -> datetime:
     """Return when a clock in the session's zone shows a time: an hour that is left out counts as the one behind it."""
-    return (
-        wall.replace(tzinfo=zone_of(in_force(ZONE))).astimezone().replace(tzinfo=None)
-        if is_set(ZONE)
-        else wall
-    )
+    if not is_set(ZONE):
+        return wall
+    return wall.replace(tzinfo=zone_of(in_force(ZONE))).astimezone().replace(tzinfo=None)
 
 
 def days_later(at: datetime, days: timedelta) -> datetime:

@@ -139,13 +139,8 @@ def stepped(frame: Any, step: Step) -> DataFrame:
         case TransformWithState(initial=None):
             groups = frame.groupBy(*step.keys)
             call = groups.transformWithStateInPandas if step.pandas else groups.transformWithState
-            return call(
-                step.processor,
-                step.output,
-                step.output_mode.value,
-                step.time_mode.value,
-                eventTimeColumnName=step.event_time,
-            )
+            modes = step.output_mode.value, step.time_mode.value
+            return call(step.processor, step.output, *modes, eventTimeColumnName=step.event_time)
         case _:
             problem = (
                 f"the step {type(step).__name__} of a SparkJob is only what the simulation recorded of it"

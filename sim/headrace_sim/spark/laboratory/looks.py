@@ -84,11 +84,9 @@ def note_queries(look: SourcesLook, tell: Callable[[SparkJob], object]) -> None:
     def start(self: DataStreamWriter, path: str | None = None, *args: Any, **options: Any) -> Any:
         calls = vars(self).get("_headrace", {}) | options
         plan = self._df._jdf.queryExecution().analyzed().toString()
-        read = [
-            source
-            for number, source in enumerate(look.sources)
-            if f"{(look.folder / str(number)).as_uri().removeprefix('file://')}" in plan
-        ]
+        places = [(look.folder / str(number)).as_uri() for number in range(len(look.sources))]
+        pairs = zip(look.sources, places, strict=True)
+        read = [source for source, place in pairs if place.removeprefix("file://") in plan]
         function = calls.get("foreachBatch") or calls.get("foreach")
         sink = SparkSink(
             function=called_in_laboratory if function is not None else None,

@@ -216,13 +216,8 @@ def copied(source: Path, folder: Path, left_out: Collection[Path] = ()) -> Mappi
     """
     left = MOST_BYTES
     for place, folders, files in os.walk(source):
-        folders[:] = [
-            name
-            for name in folders
-            if not name.startswith((".", "__"))
-            and name not in _LEFT_OUT
-            and Path(place, name) not in left_out
-        ]
+        named = [name for name in folders if not name.startswith((".", "__")) and name not in _LEFT_OUT]
+        folders[:] = [name for name in named if Path(place, name) not in left_out]
         for file in (Path(place) / name for name in files if not name.startswith(".")):
             if not file.is_file() or file in left_out or (size := file.stat().st_size) > left:
                 continue

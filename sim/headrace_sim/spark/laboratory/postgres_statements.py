@@ -53,11 +53,8 @@ def changes_of(sql: str, temporary: set[str], functions: Collection[str] = ()) -
     changes: list[StatementChange] = []
     for statement in _bare(sql).split(";"):
         changes += _changes_of(statement.strip(), temporary, functions)
-    return [
-        change
-        for change in changes
-        if change.table not in temporary and not change.table.startswith("pg_temp")
-    ]
+    lasting = (change for change in changes if change.table not in temporary)
+    return [change for change in lasting if not change.table.startswith("pg_temp")]
 
 
 def begins(sql: str) -> bool:

@@ -50,12 +50,8 @@ def collected(
     checkpoints = [path.parent for path in folder.rglob("metadata") if (path.parent / "offsets").is_dir()]
     tables = {_table_of(path, folder) for path in changed if path.is_file()}
     of_iceberg = [path.parent.parent for path in folder.rglob(_ICEBERG)]
-    skipped = [
-        *checkpoints,
-        *tables,
-        *of_iceberg,
-        *(path.parent for name in _LOGS for path in folder.rglob(name)),
-    ]
+    logged = (path.parent for name in _LOGS for path in folder.rglob(name))
+    skipped = [*checkpoints, *tables, *of_iceberg, *logged]
 
     def counts(path: Path) -> bool:
         return str(path.relative_to(folder)) not in unchanged and not any(

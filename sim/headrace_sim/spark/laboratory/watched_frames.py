@@ -147,14 +147,9 @@ def _written(
             by_place = dict(zip(_OF_JDBC, args, strict=False))
             calls = {**calls, "dbtable": options.get("table"), **options, **by_place}
         mode = options.get("mode") or calls.get("mode") or ""
-        named = [options.get(name) for name in ("path", "name", "tableName")]
-        texts = (
-            *(arg for arg in args if isinstance(arg, str)),
-            *named,
-            calls.get("table"),
-            calls.get("format"),
-        )
-        target = str(next(filter(None, texts), ""))
+        texts: list[Any] = [arg for arg in args if isinstance(arg, str)]
+        texts += [options.get(name) for name in ("path", "name", "tableName")]
+        target = str(next(filter(None, [*texts, calls.get("table"), calls.get("format")]), ""))
         if "postgresql:" in str(calls.get("url")):
             target = f"postgres: {plain_table(str(calls.get('dbtable')))}"
         header = CsvHeader() if str(options.get("header", calls.get("header"))).lower() == "true" else None

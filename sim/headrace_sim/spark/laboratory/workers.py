@@ -140,11 +140,8 @@ def raised_in_worker(message: str) -> tuple[str, str, str] | None:
     if traceback is None:
         return None
     places = [f"{file}:{line}" for file, line in _PLACE.findall(traceback[0]) if not is_library(file)]
-    return (
-        traceback["error"].rpartition(".")[2],
-        traceback["message"].removesuffix(" SQLSTATE: 38000"),
-        (places or [""])[-1],
-    )
+    message = traceback["message"].removesuffix(" SQLSTATE: 38000")
+    return traceback["error"].rpartition(".")[2], message, (places or [""])[-1]
 
 
 _TRACEBACK = re.compile(

@@ -27,16 +27,10 @@ def drawn_columns(plan: bytes) -> frozenset[str]:
 
 def windows_of_days(plan: bytes) -> list[str]:
     """Return the lengths of windows of time that are whole days, and begin with a day of UTC: Spark counts them from 1970."""
-    calls = (
-        part
-        for part in messages_in(Relation.FromString(plan))
-        if isinstance(part, Expression.UnresolvedFunction)
-    )
-    intervals = [
-        [argument.literal.string for argument in call.arguments[1:]]
-        for call in calls
-        if call.function_name.lower() == "window"
-    ]
+    parts = messages_in(Relation.FromString(plan))
+    calls = (part for part in parts if isinstance(part, Expression.UnresolvedFunction))
+    windows = (call for call in calls if call.function_name.lower() == "window")
+    intervals = [[argument.literal.string for argument in call.arguments[1:]] for call in windows]
     return [lengths[0] for lengths in intervals if len(lengths) < _WITH_START and _DAYS.fullmatch(lengths[0])]
 
 

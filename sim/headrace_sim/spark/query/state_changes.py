@@ -26,6 +26,7 @@ from headrace_sim.spark.spark_job import (
     StreamJoin,
     TransformWithState,
 )
+from headrace_sim.spark.state.state_server import Variable
 from headrace_sim.spark.state.tasks import Operator
 
 
@@ -180,17 +181,7 @@ def _layout(stage: QueryStage) -> _Layout:
         case Limit():
             return _Layout("limit", step.place)
         case TransformWithState():
-            tables = {
-                name: _Cells(
-                    (
-                        variable.kind,
-                        variable.ttl_ms is None,
-                        _shape(variable.schema),
-                        _shape(variable.value_schema),
-                    )
-                )
-                for name, variable in work.variables.items()
-            }
+            tables = {name: _Cells(_declared(variable)) for name, variable in work.variables.items()}
             settings = {"timeMode": step.time_mode.value, "outputMode": step.output_mode.value}
             return _Layout(
                 "transformWithState", step.place, _named(step.keys, work.key_schema), tables, settings
@@ -202,6 +193,11 @@ def _layout(stage: QueryStage) -> _Layout:
 
 def _named(names: tuple[str, ...], schema: t.StructType) -> _Cells:
     return _Cells(tuple(_shape(schema[name].dataType) for name in names), names)
+
+
+def _declared(variable: Variable) -> Any:
+    """Return what Spark compares of a state variable."""
+    return variable.kind, variable.ttl_ms is None, _shape(variable.schema), _shape(variable.value_schema)
 
 
 def _shape(kind: t.DataType | None) -> Any:

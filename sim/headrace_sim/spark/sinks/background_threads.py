@@ -36,11 +36,8 @@ class _Turns:
     def give(self) -> None:
         self._go.release()
         if not self._back.acquire(timeout=_LONGEST_TURN_S):
-            raise CannotFollowError(
-                "a thread that neither ends nor waits",
-                users_place(),
-                "Let it wait for nothing but what other threads do",
-            )
+            remedy = "Let it wait for nothing but what other threads do"
+            raise CannotFollowError("a thread that neither ends nor waits", users_place(), remedy)
 
     def begin(self) -> None:
         self._go.acquire()
@@ -170,11 +167,8 @@ class BackgroundThreads:
                 if periods > _MOST_PERIODS or not self._idle_round():
                     if timeout is not None:
                         return False
-                    raise CannotFollowError(
-                        "a wait for what no thread of the function does",
-                        users_place(),
-                        "Start its threads in the function",
-                    )
+                    what = "a wait for what no thread of the function does"
+                    raise CannotFollowError(what, users_place(), "Start its threads in the function")
         self._steps += 1
         return True
 

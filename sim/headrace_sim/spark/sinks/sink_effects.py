@@ -306,10 +306,9 @@ class EffectProbe:
         """Read what the other processes of this attempt have done. A process that outlives its attempt ends here."""
         if self.driver is None:
             return
+        kinds = Effect | Struck
         mine = [
-            entry
-            for entry in self.ledger.entries()
-            if isinstance(entry, Effect | Struck) and entry.attempt == self.attempt
+            each for each in self.ledger.entries() if isinstance(each, kinds) and each.attempt == self.attempt
         ]
         if any(isinstance(entry, Struck) for entry in mine):
             self.fault = None

@@ -136,11 +136,8 @@ def _message(
 
     def call(at: ClientObject, **options: Any) -> ClientReply:
         target = f"{service}: {str(options.get(place)).rpartition('/')[2].rpartition(':')[2]}"
-        several(
-            at,
-            action,
-            _without_repeats(at, target, [one(entry) for entry in (options[many] if many else [options])]),
-        )
+        messages = map(one, options[many] if many else [options])
+        several(at, action, _without_repeats(at, target, messages))
         return ClientReply(
             DONE, MessageId="message", Failed=[], Successful=[], FailedRecordCount=0, FailedPutCount=0, Records=[],
         )  # fmt: skip

@@ -214,15 +214,8 @@ class EventData:
 def _send_batch(at: ClientObject, event_data_batch: Any) -> None:
     events = event_data_batch._held if isinstance(event_data_batch, ClientObject) else event_data_batch
     hub = next((str(value) for name, value in at._options.items() if name == "eventhub_name"), "events")
-    several(
-        at,
-        "send_batch",
-        [
-            add(f"eventhub: {hub}", {"body": event.body, **event.properties})
-            for event in events
-            if isinstance(event, EventData)
-        ],
-    )
+    bodies = [{"body": each.body, **each.properties} for each in events if isinstance(each, EventData)]
+    several(at, "send_batch", [add(f"eventhub: {hub}", body) for body in bodies])
 
 
 _EVENTS = ClientKind("azure.eventhub's batch", {"add": lambda at, event_data: at._held.append(event_data)})

@@ -48,12 +48,8 @@ def _update(
     doc_as_upsert: bool = False,
     upsert: Any = None,
 ) -> Any:
-    at._write(
-        "update",
-        _updated_document(
-            at, index, id, {"doc": doc, "doc_as_upsert": doc_as_upsert, "upsert": upsert, **(body or {})}
-        ),
-    )
+    whole = {"doc": doc, "doc_as_upsert": doc_as_upsert, "upsert": upsert, **(body or {})}
+    at._write("update", _updated_document(at, index, id, whole))
     return ClientReply(_id=id, result="updated")
 
 
@@ -106,11 +102,8 @@ def _bulk(at: ClientObject, body: Any = None, operations: Any = None, index: Any
     while left:
         ((kind, meta),) = left.pop(0).items()
         body = {} if kind == "delete" else left.pop(0)
-        changes.append(
-            _action(
-                at, {"_op_type": kind, **meta, **(body if kind == "update" else {"_source": body})}, index
-            )
-        )
+        document = body if kind == "update" else {"_source": body}
+        changes.append(_action(at, {"_op_type": kind, **meta, **document}, index))
     several(at, "bulk", changes)
     return ClientReply(errors=False, items=[])
 

@@ -52,11 +52,7 @@ class HttpSession:
         headers: Any = None, auth: Any = None, **_: Any,
     ) -> Response:  # fmt: skip
         """Send a request."""
-        address = urlsplit(
-            urljoin(
-                self._base.rstrip("/") + "/" if self._base else "", url.lstrip("/") if self._base else url
-            )
-        )
+        address = urlsplit(urljoin(f"{self._base.rstrip('/')}/", url.lstrip("/")) if self._base else url)
         path = (address.path or "/") + (f"?{address.query}" if address.query else "")
         if params:
             path += ("&" if address.query else "?") + urlencode(params, doseq=True)

@@ -11,13 +11,8 @@ def _record(topic: str, key: Any, value: Any) -> StoreChange:
 
 
 def _send(at: ClientObject, topic: str, value: Any = None, key: Any = None, *_: Any) -> Any:
-    sent = [
-        part if part is None or serializer is None else serializer(part)
-        for part, serializer in (
-            (key, at._options.get("key_serializer")),
-            (value, at._options.get("value_serializer")),
-        )
-    ]
+    pairs = ((key, at._options.get("key_serializer")), (value, at._options.get("value_serializer")))
+    sent = [part if part is None or write is None else write(part) for part, write in pairs]
     return at._later("send", _record(topic, *sent))
 
 
