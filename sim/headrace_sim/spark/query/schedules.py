@@ -1,6 +1,6 @@
 """Schedules of a job, as data: how its input is cut into micro-batches, in which order, at which times, and what fails."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
@@ -108,30 +108,14 @@ def _cut(rows: list[tuple[Any, ...]], sizes: Sequence[int]) -> list[list[tuple[A
     return [*batches, rows[start:]] if start < len(rows) else batches
 
 
-def _at_a_step(kind: FaultKind, random: Random, batch: int, partitions: int) -> ScheduledFault:
-    return ScheduledFault(kind, batch, random.randrange(partitions), step=1 + int(random.expovariate(0.15)))
-
-
-def _of_a_task(kind: FaultKind, random: Random, batch: int, partitions: int) -> ScheduledFault:
-    return ScheduledFault(kind, batch, random.randrange(partitions))
-
-
-def _of_the_driver(kind: FaultKind, _random: Random, batch: int, _partitions: int) -> ScheduledFault:
-    return ScheduledFault(kind, batch)
-
-
-def _delayed(kind: FaultKind, random: Random, batch: int, _partitions: int) -> ScheduledFault:
-    return ScheduledFault(kind, batch, delay=random.randrange(3))
-
-
-DRAWS: Mapping[FaultKind, Callable[[FaultKind, Random, int, int], ScheduledFault]] = {
-    FaultKind.TASK_DIES: _at_a_step, FaultKind.TASK_DIES_BEFORE_COMMIT: _of_a_task,
-    FaultKind.TASK_DIES_AFTER_COMMIT: _of_a_task, FaultKind.EXECUTOR_LOST: _of_a_task,
-    FaultKind.SPECULATIVE_ATTEMPT: _of_a_task, FaultKind.DRIVER_DIES_BEFORE_OFFSETS: _of_the_driver,
-    FaultKind.DRIVER_DIES_IN_BATCH: _of_a_task, FaultKind.DRIVER_DIES_AFTER_SINK: _of_the_driver,
-    FaultKind.COMMIT_ENTRY_LOST: _of_the_driver, FaultKind.ZOMBIE_DRIVER: _delayed, FaultKind.CHECKPOINT_RESTORED: _delayed,
-}  # fmt: skip
-"""Functions that draw a fault of each kind, given the kind, the batch and the number of partitions."""
+_OF_THE_DRIVER = (
+    FaultKind.DRIVER_DIES_BEFORE_OFFSETS,
+    FaultKind.DRIVER_DIES_AFTER_SINK,
+    FaultKind.COMMIT_ENTRY_LOST,
+)
+"""The faults that strike no task."""
+_DELAYED = (FaultKind.ZOMBIE_DRIVER, FaultKind.CHECKPOINT_RESTORED)
+"""Those of the driver that have a delay."""
 
 
 def draw_schedule(seed: int, partitions: int, feed: Feed, *, mean_faults: float = 3.0) -> Schedule:
@@ -169,8 +153,13 @@ def _draw_cuts(random: Random, rows: int) -> tuple[int, ...]:
 
 def _draw_faults(seed: int, batches: int, partitions: int, mean: float) -> tuple[ScheduledFault, ...]:
     faults = []
-    for kind, draw in DRAWS.items():
+    for kind in (*(kind for kind in FaultKind if kind not in _DELAYED), *_DELAYED):
         random = Random(f"{seed}/{kind.name}")
-        if random.random() < mean / len(DRAWS):
-            faults.append(draw(kind, random, random.randrange(batches), partitions))
+        if random.random() < mean / len(FaultKind):
+            batch = random.randrange(batches)
+            partition = 0 if kind in _OF_THE_DRIVER + _DELAYED else random.randrange(partitions)
+            step = 1 + int(random.expovariate(0.15)) if kind is FaultKind.TASK_DIES else 1
+            faults.append(
+                ScheduledFault(kind, batch, partition, step, random.randrange(3) if kind in _DELAYED else 0)
+            )
     return tuple(faults)

@@ -116,10 +116,22 @@ _MONGO_3 = {
     "spark.mongodb.output.shardkey": (None,),
     "spark.mongodb.output.forceinsert": (None,),
 }
-_ES_UNSCRIPTED, _OPENSEARCH_UNSCRIPTED = (
-    {f"{name}.update.script{kind}": (None,) for kind in ("", ".file", ".inline", ".stored")} for name in ("es", "opensearch")
-)  # fmt: skip
 _ALONE = {"preactions": (None,), "postactions": (None,)}
+
+
+def _of_search(name: str, formats: tuple[str, ...], source: str) -> tuple[Connector, ...]:
+    """Return the rows of Elasticsearch, or of OpenSearch: their options differ in what they begin with."""
+    key, does = f"{name}.mapping.id", f"{name}.write.operation"
+    unscripted = {f"{name}.update.script{kind}": (None,) for kind in ("", ".file", ".inline", ".stored")}
+    remedy = f"Name the column that identifies a row: option {key}; else each write gets an id of its own."
+    return (
+        Connector(formats, Repeated.FAILS, source, keys=(key,), needs={does: ("create",)}),
+        Connector(
+            formats, Repeated.REPLACES, source, keys=(key,), needs={does: (None, "index", "update", "upsert"), **unscripted},
+        ),
+        Connector(formats, Repeated.ADDS, source, remedy, needs={key: (None,), does: (None, "index", "create")}),
+    )  # fmt: skip
+
 
 CONNECTORS = (
     Connector(
@@ -186,37 +198,13 @@ CONNECTORS = (
         ("org.apache.spark.sql.cassandra", "cassandra"), Repeated.REPLACES,
         "https://github.com/apache/cassandra-spark-connector/blob/trunk/doc/14_data_frames.md",
     ),
-    Connector(
-        ("org.elasticsearch.spark.sql", "es", "elasticsearch"), Repeated.FAILS,
+    *_of_search(
+        "es", ("org.elasticsearch.spark.sql", "es", "elasticsearch"),
         "https://www.elastic.co/docs/reference/elasticsearch-hadoop/configuration",
-        keys=("es.mapping.id",), needs={"es.write.operation": ("create",)},
     ),
-    Connector(
-        ("org.elasticsearch.spark.sql", "es", "elasticsearch"), Repeated.REPLACES,
-        "https://www.elastic.co/docs/reference/elasticsearch-hadoop/configuration", keys=("es.mapping.id",),
-        needs={"es.write.operation": (None, "index", "update", "upsert"), **_ES_UNSCRIPTED},
-    ),
-    Connector(
-        ("org.elasticsearch.spark.sql", "es", "elasticsearch"), Repeated.ADDS,
-        "https://www.elastic.co/docs/reference/elasticsearch-hadoop/configuration",
-        "Name the column that identifies a row: option es.mapping.id; else each write gets an id of its own.",
-        needs={"es.mapping.id": (None,), "es.write.operation": (None, "index", "create")},
-    ),
-    Connector(
-        ("org.opensearch.spark.sql", "opensearch"), Repeated.FAILS,
+    *_of_search(
+        "opensearch", ("org.opensearch.spark.sql", "opensearch"),
         "https://github.com/opensearch-project/opensearch-hadoop/blob/main/USER_GUIDE.md",
-        keys=("opensearch.mapping.id",), needs={"opensearch.write.operation": ("create",)},
-    ),
-    Connector(
-        ("org.opensearch.spark.sql", "opensearch"), Repeated.REPLACES,
-        "https://github.com/opensearch-project/opensearch-hadoop/blob/main/USER_GUIDE.md", keys=("opensearch.mapping.id",),
-        needs={"opensearch.write.operation": (None, "index", "update", "upsert"), **_OPENSEARCH_UNSCRIPTED},
-    ),
-    Connector(
-        ("org.opensearch.spark.sql", "opensearch"), Repeated.ADDS,
-        "https://github.com/opensearch-project/opensearch-hadoop/blob/main/USER_GUIDE.md",
-        "Name the column that identifies a row: option opensearch.mapping.id; else each write gets an id of its own.",
-        needs={"opensearch.mapping.id": (None,), "opensearch.write.operation": (None, "index", "create")},
     ),
     Connector(
         ("mongodb",), Repeated.REPLACES,
