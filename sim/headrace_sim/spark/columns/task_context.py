@@ -13,14 +13,14 @@ from pyspark.sql import types as t
 
 from headrace_sim.spark.columns.held import held
 
-_BATCH = "streaming.sql.batchId"
+BATCH_PROPERTY = "streaming.sql.batchId"
 """The local property in which Spark tells a task its batch."""
 _ids, _of_driver = count(), dict[str, str]()
 
 
 def begin_batch(batch_id: int) -> None:
     """Let the tasks that begin from now on be of this batch."""
-    _of_driver[_BATCH] = str(batch_id)
+    _of_driver[BATCH_PROPERTY] = str(batch_id)
 
 
 def running_partition() -> int | None:

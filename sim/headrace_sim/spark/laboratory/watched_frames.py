@@ -237,6 +237,42 @@ def watch_queries(
     written: list[tuple[str, str, str]] = []
     really_each_batch, really_start = DataStreamWriter.foreachBatch, DataStreamWriter.start
     really_to_table = DataStreamWriter.toTable
+
+    def starting(really: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(really)
+        def start(self: DataStreamWriter, *args: Any, **options: Any) -> Any:
+            calls = {**vars(self).get("_headrace", {}), **options}
+            is_other = _started(waiting, [*args, *calls.values()]) is not tried
+            self._jwrite = self._jwrite.trigger(_trigger(self._spark, None if is_other else kept))
+            if is_other:
+                self._jwrite = self._jwrite.format("noop").option("checkpointLocation", f"/{uuid4()}")
+                return really_start(self)
+            is_named = "checkpointlocation" in map(str.lower, calls)
+            if not (is_named or self._spark.conf.get(CHECKPOINTS, "")):
+                self._jwrite = self._jwrite.option("checkpointLocation", checkpoint)
+            if "function" not in calls:
+                target = (*args, calls.get("path") or calls.get("tableName") or "")[0]
+                outside.refuse(calls, target if really is really_to_table else "")
+                if _is_shown(tried):
+                    target = _keep_rows(tried, self, really_each_batch)
+                written.append((calls.get("format") or "write", shown(target), users_place()))
+            return really(self, *args, **options)
+
+        return start
+
+    DataStreamWriter.foreachBatch = _reported(probe, fault, kept, heard=heard)
+    DataStreamWriter.foreach = noted("function", DataStreamWriter.foreach)
+    note_calls(DataStreamWriter, "format", "option", "options", "queryName")
+    for name in ("start", "toTable"):
+        setattr(DataStreamWriter, name, starting(getattr(DataStreamWriter, name)))
+    return written
+
+
+def _reported(
+    probe: EffectProbe, fault: SinkFault | None, kept: "KeptFiles | None", *, heard: bool
+) -> Callable[..., DataStreamWriter]:
+    """Return ``foreachBatch`` that reports each batch to the probe."""
+    really_each_batch = DataStreamWriter.foreachBatch
     died_after = fault.batch + 1 if fault is not None and fault.kind is SinkFaultKind.RESTART else None
 
     def for_each_batch(self: DataStreamWriter, function: Callable[[Any, int], None]) -> DataStreamWriter:
@@ -257,36 +293,7 @@ def watch_queries(
         vars(self).setdefault("_headrace", {})["function"] = called
         return really_each_batch(self, called)
 
-    def starting(really: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(really)
-        def start(self: DataStreamWriter, *args: Any, **options: Any) -> Any:
-            calls = {**vars(self).get("_headrace", {}), **options}
-            is_other = _started(waiting, [*args, *calls.values()]) is not tried
-            self._jwrite = self._jwrite.trigger(_trigger(self._spark, None if is_other else kept))
-            if is_other:
-                self._jwrite = self._jwrite.format("noop").option("checkpointLocation", f"/{uuid4()}")
-                return really_start(self)
-            has_checkpoint = self._spark.conf.get(CHECKPOINTS, "") or "checkpointlocation" in map(
-                str.lower, calls
-            )
-            if not has_checkpoint:
-                self._jwrite = self._jwrite.option("checkpointLocation", checkpoint)
-            if "function" not in calls:
-                target = (*args, calls.get("path") or calls.get("tableName") or "")[0]
-                outside.refuse(calls, target if really is really_to_table else "")
-                if _is_shown(tried):
-                    target = _keep_rows(tried, self, really_each_batch)
-                written.append((calls.get("format") or "write", shown(target), users_place()))
-            return really(self, *args, **options)
-
-        return start
-
-    DataStreamWriter.foreachBatch = for_each_batch
-    DataStreamWriter.foreach = noted("function", DataStreamWriter.foreach)
-    note_calls(DataStreamWriter, "format", "option", "options", "queryName")
-    for name in ("start", "toTable"):
-        setattr(DataStreamWriter, name, starting(getattr(DataStreamWriter, name)))
-    return written
+    return for_each_batch
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from pyspark.serializers import CPickleSerializer
 from pyspark.sql.streaming.state import GroupState
 
 from headrace_sim.spark.client.script_needs import StandIns, named_stand_ins
+from headrace_sim.spark.columns.task_context import BATCH_PROPERTY
 from headrace_sim.spark.laboratory.kept_files import KeptFiles, KeptTrial
 from headrace_sim.spark.laboratory.places import watch_paths
 from headrace_sim.spark.laboratory.postgres import PostgresDatabase
@@ -34,8 +35,6 @@ from headrace_sim.spark.sinks.processes import LetThrough, PausePoint, settle, s
 from headrace_sim.spark.sinks.sink_effects import EffectProbe, Ledger, Settled, die
 from headrace_sim.spark.sinks.store_clients import StoreClients
 
-_BATCH = "streaming.sql.batchId"
-"""The local property in which Spark tells a task its batch."""
 _REAPED_S, _LOOKS = 0.01, 100
 """How long a process that was killed takes to go, in real seconds, and how often that is waited for."""
 _OF_RDD = 4
@@ -231,7 +230,7 @@ def _noting(probe: EffectProbe, really: Callable[..., Any]) -> Callable[..., Any
 
 def _running_batch(context: TaskContext | None, folder: Path) -> int:
     """Return the batch that runs: a task knows it, and of what else Spark does for it the log of offsets says it."""
-    number = context and context.getLocalProperty(_BATCH)
+    number = context and context.getLocalProperty(BATCH_PROPERTY)
     if number:
         return int(number)
     return max(batches_of(folder, "offsets"), default=-1)
