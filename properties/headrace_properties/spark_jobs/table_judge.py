@@ -18,7 +18,7 @@ from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.requests_over_http import HttpRequest
 from headrace_sim.spark.sinks.sink_effects import Effect
 from headrace_sim.spark.sinks.sink_runs import Sight, Watcher
-from headrace_sim.spark.sinks.table_rows import rows_of_table
+from headrace_sim.spark.sinks.trial_contents import rows_of_table
 from headrace_sim.spark.spark_job import SparkJob
 
 _DEAD = {SinkFaultKind.KILL, SinkFaultKind.REORDER, SinkFaultKind.RESTART}

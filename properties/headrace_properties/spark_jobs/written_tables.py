@@ -12,7 +12,7 @@ from headrace_sim.spark.columns.frames import Rows
 from headrace_sim.spark.columns.values import InputRows
 from headrace_sim.spark.query.streaming_query import Outcome
 from headrace_sim.spark.sinks.streaming_sinks import BatchAgain, streaming_sink, written_again
-from headrace_sim.spark.sinks.table_rows import with_json
+from headrace_sim.spark.sinks.trial_contents import with_json
 from headrace_sim.spark.spark_job import OutputMode, SparkJob
 from headrace_sim.spark.tables.connectors import Repeated
 from headrace_sim.spark.tables.table_versions import SaveMode, TableVersion, WriteRequest, written

@@ -44,7 +44,7 @@ from headrace_properties.spark_jobs.trials import SinkTrial
 from headrace_properties.target import SparkSource
 from headrace_sim.spark.sink_faults import SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.sink_runs import Sight
-from headrace_sim.spark.sinks.table_rows import value_of
+from headrace_sim.spark.sinks.trial_contents import value_of
 
 Sink = Callable[[Any, int], None]
 MAIL = "http://mail/send"

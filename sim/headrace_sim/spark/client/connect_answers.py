@@ -24,8 +24,7 @@ from headrace_sim.spark.client.query_lives import QueryLife, StartedQueries
 from headrace_sim.spark.client.script_time import ScriptTime
 from headrace_sim.spark.client.settings import Settings
 from headrace_sim.spark.client.sql_commands import counts_of, sql_command
-from headrace_sim.spark.client.table_commands import merge_statement, reader
-from headrace_sim.spark.client.write_requests import request_of, request_of_v2
+from headrace_sim.spark.client.table_commands import merge_statement, reader, request_of, request_of_v2
 from headrace_sim.spark.columns.ddl import parse_type
 from headrace_sim.spark.columns.evaluations import begin_action
 from headrace_sim.spark.columns.frames import Rows

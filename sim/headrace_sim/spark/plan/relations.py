@@ -38,7 +38,7 @@ from headrace_sim.spark.plan.plan_expressions import (
     user_function,
 )
 from headrace_sim.spark.pyspark_versions import PythonEvalType, rows_of
-from headrace_sim.spark.real.instead import by_spark, expect_askable
+from headrace_sim.spark.real.answers import by_spark, expect_askable
 from headrace_sim.spark.real.questions import inputs_asked
 from headrace_sim.spark.refusals import CannotFollowError
 

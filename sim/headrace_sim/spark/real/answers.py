@@ -1,4 +1,4 @@
-"""Ask the real Spark, and remember what it said.
+"""Ask the real Spark, and remember what it said; let it compute what Headrace cannot follow where the rows alone decide.
 
 Rules of this file:
 
@@ -15,8 +15,8 @@ import select
 import socket
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NoReturn
@@ -28,9 +28,12 @@ from pyspark import errors
 from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
+from headrace_sim.spark.columns.frames import Rows
+from headrace_sim.spark.columns.values import as_tuple
 from headrace_sim.spark.pyspark_versions import rows_of, spark_error
-from headrace_sim.spark.real.questions import Table, question_of, refusal
+from headrace_sim.spark.real.questions import BARE, Table, question_of, refusal
 from headrace_sim.spark.real.server_protocol import TOKEN, Reply, Request, SparkAnswer, received, send
+from headrace_sim.spark.refusals import HEARD, CannotFollowError
 
 _known: dict[str, SparkAnswer] = {}
 """What this process knows, by digest. Its forks know it too."""
@@ -172,3 +175,48 @@ def _wait(door: Any, ends: int, token: str) -> NoReturn:
             os.execve(sys.executable, program, {**os.environ, TOKEN: token})  # noqa: S606  Headrace's own
     finally:
         os._exit(0)
+
+
+SWITCH = "HEADRACE_REAL_SPARK"
+"""The environment variable that leaves the real Spark out: ``no``."""
+
+
+def expect_askable(relation: pb.Relation, functions: Iterable[str], cannot: CannotFollowError) -> None:
+    """Expect a relation that the real Spark may compute.
+
+    ``functions``: the names of the user's own functions. ``cannot``: why it is not computed here. Raise `CannotFollowError`
+    if Spark is not asked.
+    """
+    if cannot.is_final or os.environ.get(SWITCH) == "no":
+        cannot.is_final = True
+        raise cannot
+    if why := refusal(relation, BARE, functions):
+        raise _final(cannot, f"{cannot.remedy.rstrip('.')}. (The real Spark is not asked: {why})")
+
+
+def by_spark(relation: pb.Relation, inputs: Sequence[Rows], cannot: CannotFollowError) -> Rows:
+    """Return what a relation gives on the real Spark.
+
+    ``inputs``: what its inputs give. ``cannot``: why it is not computed here. Raise `CannotFollowError` if there is no Spark
+    that could be asked, or `PySparkException` if Spark raises it.
+    """
+    _unhear(cannot)
+    tables = [(rows.schema, rows.all()) for rows in inputs]
+    try:
+        schema, rows = ask(relation, tables, cannot.call, cannot.place)
+    except RealSparkError as error:
+        raise _final(cannot, f"{str(error).rstrip('.')}. {cannot.remedy}") from error
+    parts = [tuple(as_tuple(row, schema) for row in rows)]
+    return Rows(schema, parts, streaming=any(table.streaming for table in inputs))
+
+
+def _final(cannot: CannotFollowError, remedy: str) -> CannotFollowError:
+    _unhear(cannot)
+    final = CannotFollowError(cannot.call, cannot.place, remedy)
+    final.is_final = True
+    return final
+
+
+def _unhear(cannot: CannotFollowError) -> None:
+    with suppress(ValueError):
+        HEARD.remove(cannot)

@@ -16,7 +16,7 @@ from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.columns.in_force import ZONE
 from headrace_sim.spark.columns.zones import zone_of
 from headrace_sim.spark.query.streaming_query import run_job
-from headrace_sim.spark.real.instead import SWITCH
+from headrace_sim.spark.real.answers import SWITCH
 from headrace_sim.spark.refusals import CannotFollowError
 from tests.sim.spark.frame_programs import set_as_recorded
 from tests.sim.spark.settings_table import CASES, LEFT, OUTCOMES, outcomes

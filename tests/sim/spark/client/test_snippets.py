@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.query.streaming_query import run_job
-from headrace_sim.spark.real.instead import SWITCH
+from headrace_sim.spark.real.answers import SWITCH
 from headrace_sim.spark.refusals import CannotFollowError
 from tests.sim.spark.frame_programs import set_as_recorded
 from tests.sim.spark.snippets import OUTCOMES, SNIPPETS, WITHOUT_JAR, result

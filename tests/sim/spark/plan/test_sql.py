@@ -11,7 +11,7 @@ from headrace_properties.sinks import check_sink
 from headrace_sim.spark.client.recording import record
 from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.columns.frames import Rows
-from headrace_sim.spark.real.instead import SWITCH
+from headrace_sim.spark.real.answers import SWITCH
 from headrace_sim.spark.refusals import CannotFollowError
 from headrace_sim.spark.spark_job import Columns
 from tests.sim.spark.apart import call

@@ -22,7 +22,7 @@ from headrace_properties.user_code.tracing import Trace, tracing
 from headrace_sim.spark.client.sessions import ClientSession, connected
 from headrace_sim.spark.pyspark_versions import VERSION
 from headrace_sim.spark.real import answers, server
-from headrace_sim.spark.real.instead import SWITCH
+from headrace_sim.spark.real.answers import SWITCH
 from headrace_sim.spark.real.questions import question_of, refusal
 from headrace_sim.spark.real.server_protocol import Question, SparkAnswer
 from headrace_sim.spark.refusals import HEARD, CannotFollowError
