@@ -45,7 +45,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace run zeitgeist --on sim
   headrace check history.jsonl --pipeline my_job:pipeline
   headrace recheck history.jsonl my_job:pipeline
-  headrace mutants --seeds 100
+  headrace mutants --examples 100
   headrace mutate my_job:pipeline
   headrace chaos --faults 20
   headrace job submit my_job.py
@@ -56,6 +56,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace paper scenario run zombie-timer --without sequencers
   headrace paper report --quick
   headrace paper bench harness
+  headrace --install-completion
 
 [bold]Exit codes[/]
   0 holds, 1 violated, 2 usage error, 3 unknown, 70 a defect of Headrace, 130 interrupted, 143 terminated, 129 hung up"""
@@ -136,7 +137,6 @@ class _Headrace(TyperGroup):
 
 app = typer.Typer(
     cls=_Headrace,
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # an escaped exception is our own bug, and a plain traceback is easy to report
     rich_markup_mode="rich",

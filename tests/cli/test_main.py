@@ -5,8 +5,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from headrace_benchmarks.section8.experiment import FULL, QUICK
@@ -67,6 +69,39 @@ def test_help_of_each_command_that_lists_exit_codes_lists_that_of_a_defect(
 ) -> None:
     text = plain(run(*command, "--help").stdout)
     assert ("Exit codes" in text) is text.rstrip().endswith("; 70 a defect of Headrace")
+
+
+def test_help_of_verify_has_its_options_in_panels_the_most_used_first(run: Run) -> None:
+    lines = run("verify", "--help").stdout.splitlines()
+    panels = [line.split()[1] for line in lines if line.startswith("╭")]
+    assert panels == ["Arguments", "Options", "General", "Search", "Small", "Spark", "Output"]
+    general = next(number for number, line in enumerate(lines) if " General " in line)
+    assert lines[general + 1].startswith("│ --examples,")
+
+
+def test_each_command_calls_the_number_of_its_runs_examples() -> None:
+    former = {"--max-examples", "--runs", "--seeds", "--plans"}
+    for name in ("verify", "mutants", "mutate", "compare", "recheck", "paper report", "paper bench"):
+        command: Any = get_command(app)
+        for word in name.split():
+            command = command.commands[word]
+        (option,) = (option for option in command.params if former & set(option.opts))
+        assert option.opts[0] == "--examples", name
+
+
+def test_commands_options_and_values_are_completed(tmp_path: Path) -> None:
+    for words, wanted in (("headrace verif", "verify"), ("headrace verify --search pc", "pct")):
+        variables = {"_HEADRACE_COMPLETE": "complete_bash", "COMP_WORDS": words}
+        number = str(len(words.split()) - 1)
+        done = subprocess.run(
+            [sys.executable, "-m", "headrace_cli"],
+            cwd=tmp_path,
+            env={**environment(), **variables, "COMP_CWORD": number},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout.split() == [wanted]
 
 
 ESCAPING = {

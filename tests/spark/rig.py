@@ -11,7 +11,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace import Pipeline
 from headrace.spark.hosting.outputs import Outputs
 from headrace.spark.jobs.attach import attach
-from headrace.spark.jobs.recorded_input import Landing, landed, landed_bounded
+from headrace.spark.jobs.recorded_input import Landing, landed
+from headrace.spark.sources.schema import INJECTED_SCHEMA
 from headrace_properties.reference import Emitted
 from headrace_sim import Feed
 
@@ -91,6 +92,6 @@ def run_bounded(spark: SparkSession, pipeline: Pipeline, feed: Feed, place: Path
     """Run a feed as one bounded batch."""
     landing = Landing(pipeline, place / "landing")
     landing.put((entry.address, entry.event) for entry in feed.entries)
-    return emitted(
-        attach(pipeline, landed_bounded(spark, pipeline, place / "landing"), intervals=2).frame.collect()
-    )
+    reader = spark.read.schema(INJECTED_SCHEMA)
+    inputs = {name: reader.parquet(str(place / "landing" / name)) for name in pipeline.injectors}
+    return emitted(attach(pipeline, inputs, intervals=2).frame.collect())

@@ -15,14 +15,8 @@ _EXAMPLES = """[bold]Examples[/]
   headrace verify my_job:pipeline --examples 10000 --seed 7
   headrace verify my_job:pipeline --version my_job:next_pipeline
   headrace verify job_v2.py --version job_v1.py
-  headrace verify my_job:pipeline --search enumerate --jobs 2
-  headrace verify my_job:pipeline --search pairs --examples 5000 --jobs 2
   headrace verify my_job:pipeline --search exhaustive --records 2 --faults 1 --delays 1
-  headrace verify my_job:pipeline --search lineage --records 2 --faults 2
   headrace verify my_job:pipeline --search pct --depth 3
-  headrace verify my_job:pipeline --examples 1000000 --master spark://host:7077
-  headrace verify my_job:pipeline --on spark
-  headrace verify my_job:pipeline --allow-unknown S8,S9,L1
   headrace verify my_job:pipeline --json > report.json
   headrace verify jobs/stream.py --env BROKERS=kafka:9092 -- --topic orders
   headrace verify -m package.stream --query orders
@@ -40,10 +34,10 @@ _EXAMPLES = """[bold]Examples[/]
 def verify(
     context: typer.Context,
     pipeline: PipelineArgument,
-    target: TargetOptions,
     options: SearchOptions,
     pools: PoolOptions,
     scope: ScopeOptions,
+    target: TargetOptions,
     program: ProgramOptions,
     output: OutputOptions,
     arguments: ArgumentsOption = None,

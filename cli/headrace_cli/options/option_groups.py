@@ -16,8 +16,8 @@ from headrace_properties.target_kinds import EFFECT
 LONGEST_S = 1e9
 """The longest time, in seconds, that an option takes: thirty years, and not for ever (``inf``), which no timer can wait."""
 
-SPARK = "Spark"
-"""The panel of help that has what only Spark jobs heed."""
+GENERAL, SPARK = "General", "Spark"
+"""Panels of help: what most use, and what only Spark jobs heed."""
 
 DEFAULT_FEED = "feed"
 """What a module calls the function that makes its input."""

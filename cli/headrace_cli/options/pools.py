@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from headrace import OptionsError
+from headrace_cli.options.option_groups import GENERAL
 
 if TYPE_CHECKING:
     from headrace_properties.search.parallel import Jobs
@@ -22,6 +23,7 @@ class PoolOptions:
     jobs: Annotated[
         int | None,
         typer.Option(
+            rich_help_panel=GENERAL,
             min=1,
             show_default="all cores",
             help="Maximum number of processes that share the runs. The result does not depend on it. Programs on the real"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from headrace_cli.options.choices import BREACHES, CALL_S, FAULT_KINDS, FEEDS
-from headrace_cli.options.option_groups import CodeTimeoutOption, names_of
+from headrace_cli.options.option_groups import GENERAL, CodeTimeoutOption, names_of
 from headrace_properties.target_kinds import SearchKind
 
 if TYPE_CHECKING:
@@ -26,13 +26,19 @@ class SearchOptions:
         typer.Option(
             "--examples",
             "--max-examples",
+            metavar="N",
+            rich_help_panel=GENERAL,
             min=1,
             show_default="200, or no limit with --until-quiet or --minutes",
             help="Number of runs in which at least one fault really strikes, or of pairs. Enumerate and exhaustive try all.",
         ),
     ] = None
     seed: Annotated[
-        int, typer.Option(help="Seed for the search and the first input; the same seed repeats the search.")
+        int,
+        typer.Option(
+            rich_help_panel=GENERAL,
+            help="Seed for the search and the first input; the same seed repeats the search.",
+        ),
     ] = 0
     how: Annotated[
         SearchKind,

@@ -8,6 +8,7 @@ import typer
 from headrace import OptionsError
 from headrace_cli.options.option_groups import (
     DEFAULT_FEED,
+    GENERAL,
     SPARK,
     FeedOption,
     PromiseOption,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class TargetOptions:
     """The target besides its name, and what is declared of it."""
 
-    PANEL: ClassVar = "General"
+    PANEL: ClassVar = GENERAL
 
     promise: PromiseOption = None
     feed: FeedOption = DEFAULT_FEED

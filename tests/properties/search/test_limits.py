@@ -75,8 +75,7 @@ class _NearlyEndless(_Endless):
 
 
 def test_each_run_of_a_search_has_a_budget_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "_EVENTS", 1_000)
-    monkeypatch.setattr(judging, "_EVENTS_OF_A_RECORD", 1_000)
+    monkeypatch.setattr(judging, "most_events", lambda feed: 1_000 + feed.records * 1_000)
     pipeline = Pipeline("endless")
     pipeline.injector("letters")
     pipeline.add(_NearlyEndless(), name="endless", inputs=["letters"])

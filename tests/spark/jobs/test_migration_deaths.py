@@ -55,9 +55,7 @@ class Machine:
             partitions=1,
         )
 
-    def _stored(
-        self, _spark: object, _checkpoint: object, _operator: int, name: str, **_options: bool
-    ) -> SimpleNamespace:
+    def _stored(self, _spark: object, _directory: object, _shape: object, name: str) -> SimpleNamespace:
         def images() -> dict[str, Image]:
             return {
                 group: (store.head, dict(store.chunks))

@@ -138,7 +138,7 @@ def migrate(
     if committed >= 0:
         entry = _entry(old / "offsets", committed)
         offsets = _moved_offsets(before, now, entry[2:])
-        _seed(settings, plan, new, _stored(settings, before, old, plan, json.loads(entry[1])))
+        _seed(settings, plan, new, _stored(settings, before, plan, json.loads(entry[1])))
         _tell_logs(new, json.loads(entry[1]), [offset for offset, _ in offsets])
         remove(new / "sources")
         for place, (_, source) in enumerate(offsets):
@@ -181,14 +181,13 @@ def _moved_offsets(before: Shape, now: Shape, lines: Sequence[str]) -> list[tupl
 
 
 def _stored(
-    settings: DeploymentSettings, before: Shape, old: Place, plan: JobPlan, metadata: Mapping[str, Any]
+    settings: DeploymentSettings, before: Shape, plan: JobPlan, metadata: Mapping[str, Any]
 ) -> dict[str, Image]:
     """Return the images of all new intervals."""
     levels, stored = before.known_levels(), dict[str, Image]()
     for name in plan.pipeline.computations:
         if name in levels:
-            operator = before.operator_of(name)
-            stored |= StoredState(settings.spark, old, operator, name, divided=before.is_divided).images()
+            stored |= StoredState(settings.spark, settings.directory, before, name).images()
     return images_of(plan, stored, before.intervals, from_spark(metadata["batchWatermarkMs"]))
 
 

@@ -76,9 +76,3 @@ def landed(spark: SparkSession, pipeline: Pipeline, directory: Path) -> Mapping[
     """Read a `Landing`'s directory as streaming inputs for `attach`: each file is a micro-batch."""
     reader = spark.readStream.schema(INJECTED_SCHEMA).option("maxFilesPerTrigger", 1)
     return {name: reader.parquet(str(directory / name)) for name in pipeline.injectors}
-
-
-def landed_bounded(spark: SparkSession, pipeline: Pipeline, directory: Path) -> Mapping[str, DataFrame]:
-    """Read a `Landing`'s directory as bounded inputs for `attach`."""
-    reader = spark.read.schema(INJECTED_SCHEMA)
-    return {name: reader.parquet(str(directory / name)) for name in pipeline.injectors}

@@ -25,6 +25,7 @@ from headrace.spark.hosting.chunks import IntervalHeader, chunk_of, decode_heade
 from headrace.spark.hosting.group_task import HEADERS, decode_headers
 from headrace.spark.hosting.layout import computation_of, interval_of, number_of
 from headrace.spark.jobs.deployment_settings import (
+    Shape,
     check_computation,
     checkpoint_of,
     last_committed,
@@ -191,35 +192,18 @@ class JobState:
 
     def _stored(self, name: str) -> "StoredState":
         check_computation(self._directory, name, self._known())
-        shape, checkpoint = self._shape, checkpoint_of(self._directory, self._shape)
-        return StoredState(self._spark, checkpoint, shape.operator_of(name), name, divided=shape.is_divided)
+        return StoredState(self._spark, self._directory, self._shape, name)
 
 
 class StoredState:
-    """The state of one computation in a query's checkpoint, as of the last micro-batch committed when this was created.
+    """The state of one computation in a job's checkpoint, as of the last micro-batch committed when this was created."""
 
-    Args:
-        spark: a session.
-        checkpoint: the checkpoint.
-        operator: number of the operator that hosts the computation.
-        computation: its name.
-        divided: whether an earlier version keeps headers and chunks in two variables.
-    """
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        checkpoint: Place,
-        operator: int,
-        computation: str,
-        *,
-        divided: bool = False,
-    ) -> None:
-        self.batch = last_committed(checkpoint)
-        self._spark, self._checkpoint, self._operator = spark, checkpoint, operator
-        self._computation = computation
-        self._divided = divided
-        self._chunks_at = ("chunks", "key.group") if divided else ("values", _GROUP)
+    def __init__(self, spark: SparkSession, directory: Place, shape: Shape, computation: str) -> None:
+        self._spark, self._checkpoint = spark, checkpoint_of(directory, shape)
+        self._operator, self._computation = shape.operator_of(computation), computation
+        self.batch = last_committed(self._checkpoint)
+        self._divided = shape.is_divided
+        self._chunks_at = ("chunks", "key.group") if self._divided else ("values", _GROUP)
 
     def headers(self) -> dict[str, IntervalHeader]:
         """Read the header of each interval, by group."""
