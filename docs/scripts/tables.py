@@ -166,7 +166,8 @@ def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "protocol.md": {"departures": departures_table, "rules": rules_table},
     "explanation/search.md": {"pools": pools_table},
-    "mutants.md": {"closed": closed_table, "mutants": mutants_table},
+    "mutants.md": {"mutants": mutants_table},
+    "explanation/closed-holes.md": {"closed": closed_table},
     "explanation/exhaustive.md": {
         "figure 12": figure_12_text,
         "matching": matching_table,
