@@ -32,12 +32,17 @@ def refused(run: Run, path: Path, data: bytes, command: tuple[str, ...]) -> str:
     return plain(result.stderr)
 
 
+def suffix_of(command: tuple[str, ...]) -> str:
+    """Return what the name of its files ends in: a recorded run is sent to another command by its name alone."""
+    return ".json" if command[0] == "replay" else ".jsonl"
+
+
 @pytest.mark.parametrize("command", READERS.values(), ids=list(READERS))
 @pytest.mark.parametrize("data", [b'{"x":' + DEEP + b"}\n", DEEP + b"\n"], ids=["object", "array"])
 def test_json_that_is_nested_too_deeply_is_refused_by_every_command(
     folder: Path, run: Run, command: tuple[str, ...], data: bytes
 ) -> None:
-    refused(run, folder / "deep.jsonl", data, command)
+    refused(run, folder / f"deep{suffix_of(command)}", data, command)
 
 
 @pytest.mark.parametrize("command", READERS.values(), ids=list(READERS))
@@ -45,7 +50,7 @@ def test_json_that_is_nested_too_deeply_is_refused_by_every_command(
 def test_another_encoding_is_called_by_its_name(
     folder: Path, run: Run, command: tuple[str, ...], mark: bytes, said: str
 ) -> None:
-    assert said in refused(run, folder / "marked.jsonl", mark + b'{"value":1}\n', command)
+    assert said in refused(run, folder / f"marked{suffix_of(command)}", mark + b'{"value":1}\n', command)
 
 
 @pytest.mark.parametrize(

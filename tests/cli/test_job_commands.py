@@ -196,7 +196,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], s
     def write(body: str) -> str:
         name = f"served_{time.time_ns()}"
         (tmp_path / f"{name}.py").write_text(
-            f"from tests.cli.test_serve import *\n\ndef deployment():\n    {body}\n"
+            f"from tests.cli.test_job_commands import *\n\ndef deployment():\n    {body}\n"
         )
         return f"{name}:deployment"
 

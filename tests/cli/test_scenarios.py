@@ -89,7 +89,9 @@ def test_unknown_scenario_exits_2_and_lists_the_valid_names(run: Run) -> None:
     result = run("paper", "scenario", "run", "zombie")
     assert (result.exit_code, result.stdout) == (2, "")
     assert (
-        result.stderr == f"Error: there is no scenario 'zombie'. The scenarios are: {', '.join(SCENARIOS)}\n"
+        result.stderr
+        == "Error: there is no scenario 'zombie'. Did you mean 'zombie-timer'? The scenarios are: "
+        f"{', '.join(SCENARIOS)}\n"
     )
 
 

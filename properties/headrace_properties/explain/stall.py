@@ -51,7 +51,7 @@ def rule_words(name: str) -> str:
     """Return a rule of `headrace.rules` with its place and its sentence.
 
     >>> rule_words("acks_duplicate").partition("): ")[2]
-    'Tell whether a duplicate is ACKed: it is discarded and ACKed, lest its sender retry indefinitely (6.1.1).'
+    'Return whether a duplicate is ACKed: it is discarded and ACKed, lest its sender retry indefinitely (6.1.1).'
     """
     rule = getattr(rules.Rules, name)
     sentence = (inspect.getdoc(rule) or "").partition("\n\n")[0]
