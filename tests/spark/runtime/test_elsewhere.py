@@ -118,7 +118,7 @@ def test_the_pages_script_runs_under_spark_submit_on_an_executor_of_its_own_with
         command += ["--conf", f"spark.eventLog.{setting}"]
     done = run([*command, "visits_on_spark.py"], tmp_path, PATH=path_without_java, JAVA_HOME="")
     assert done.returncode == 0, done.stderr
-    assert "|2026-01-01 12:00:01|home|    2|" in done.stdout
+    assert "|2026-01-01 12:00:01|home|     2|" in done.stdout
     (log,) = events.iterdir()
     added = [line for line in log.read_text().splitlines() if "SparkListenerExecutorAdded" in line]
     assert {json.loads(line)["Executor ID"] for line in added} == {"0"}
