@@ -451,7 +451,7 @@ def test_drivers_die_on_spark(tower: Tower, spark: SparkSession, monkeypatch: py
     for module, function, intervals in (
         (_migration, "seal", 2),
         (_migration, "write_shape", 3),
-        (_query, "Running", 3),
+        (_query, "RunningQuery", 3),
     ):
         with monkeypatch.context() as patched:
             patched.setattr(module, function, _killed)
