@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace_benchmarks import exhaustive, search_engines, single_faults
+from headrace_benchmarks import exhaustive, search_engines, single_faults, sooner
+from headrace_benchmarks.figures import BenchOptions
 from headrace_properties.proof.mutants import CATALOGUE
 from headrace_properties.proof.workloads import WORKLOADS
 from headrace_properties.search.parallel import cores
@@ -63,6 +64,10 @@ STUDIES = {
         "which search finds broken protocols soonest",
         lambda arguments: search_engines.engines(arguments.chosen),
         search_engines.ENGINES,
+    ),
+    "sooner": Study(
+        "CPU time until a search finds what is wrong",
+        lambda given: sooner.rows(BenchOptions(given.seed, given.jobs)),
     ),
     "single-faults": Study("every single fault at every step of each workload", _faults, WORKLOADS),
     "pairs": Study(

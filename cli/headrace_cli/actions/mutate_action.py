@@ -26,12 +26,12 @@ from headrace_cli.terminal.render import (
 from headrace_cli.terminal.signals import signal_of
 from headrace_properties.mutation.measuring import MutantResult, measure
 from headrace_properties.mutation.notes import Key, key_of, load_notes, survivors_of, void
-from headrace_properties.mutation.sampling import CodeMutant, Module, module_of, mutants_of, sample
-from headrace_properties.mutation.survey import SurveyedRun, survey
+from headrace_properties.mutation.sampling import in_workers, module_of, sample
+from headrace_properties.mutation.survey import survey
 from headrace_properties.search.application import Application
 from headrace_properties.search.origins import user_modules
 from headrace_properties.search.parallel import cores
-from headrace_properties.search.user_lines import modules_of, unreached
+from headrace_properties.search.user_lines import modules_of
 
 
 def judge_mutants(
@@ -54,7 +54,7 @@ def judge_mutants(
         noted = {} if notes is None else load_notes(notes)
         files = frozenset(module.file for module in modules)
         surveyed = survey(load, files, runs, jobs, partial(progress.on_part, "runs without mutation"))
-        mutants = _in_workers(application, modules, surveyed)
+        mutants = in_workers(application, modules, surveyed)
         drawn = sample(mutants, count, seed) if again is None else survivors_of(again, mutants, noted)
         result = MutationReport(target, len(drawn), len(mutants), void(noted, mutants))
         try:
@@ -106,24 +106,6 @@ def load_application(target: str, feed: str) -> Application:
 def _modules(target: str, application: Application) -> Iterable[Any]:
     """Return the user's modules from which the pipeline is made."""
     return user_modules([target.partition(":")[0], *modules_of(application)])
-
-
-def _in_workers(
-    application: Application, modules: list[Module], surveyed: Iterable[SurveyedRun]
-) -> list[CodeMutant]:
-    """Return mutants of code that runs in workers, and of the computations' methods that no run has reached.
-
-    Neither what makes the input, nor the promises.
-    """
-    reached = {(file, line) for run in surveyed for file, lines in run.lines.items() for line in lines}
-    wanted = reached | {*unreached(application, [(file, 0, line) for file, line in reached])}
-    return [
-        mutant
-        for mutant in mutants_of(modules)
-        if not wanted.isdisjoint(
-            (mutant.module.file, line) for line in (mutant.mutation.line, mutant.mutation.statement)
-        )
-    ]
 
 
 # Output

@@ -174,7 +174,7 @@ class _Changed(SourceFileLoader):
 
 
 @dataclass(frozen=True, slots=True)
-class _Changes:
+class SourceChanges:
     """Finds modules whose source is changed, and nothing else. ``sources``: by the module's name."""
 
     sources: Mapping[str, str]
@@ -203,7 +203,7 @@ def _judge_apart(
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
-    sys.meta_path.insert(0, _Changes(sources))
+    sys.meta_path.insert(0, SourceChanges(sources))
     try:
         judgement = judge_here(load, wanted, held)
     except BaseException as error:  # noqa: BLE001  a mutant may raise anything; that it cannot even begin is its outcome

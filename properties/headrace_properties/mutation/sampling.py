@@ -7,6 +7,9 @@ from pathlib import Path
 from random import Random
 
 from headrace_properties.mutation.mutation_operators import Mutation, mutations_of
+from headrace_properties.mutation.survey import SurveyedRun
+from headrace_properties.search.application import Application
+from headrace_properties.search.user_lines import unreached
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,24 @@ def module_of(name: str) -> Module:
 def mutants_of(modules: Iterable[Module]) -> list[CodeMutant]:
     """Return every mutant of some modules."""
     return [CodeMutant(module, mutation) for module in modules for mutation in mutations_of(module.source)]
+
+
+def in_workers(
+    application: Application, modules: Iterable[Module], surveyed: Iterable[SurveyedRun]
+) -> list[CodeMutant]:
+    """Return mutants of code that runs in workers, and of the computations' methods that no run has reached.
+
+    Neither what makes the input, nor the promises.
+    """
+    reached = {(file, line) for run in surveyed for file, lines in run.lines.items() for line in lines}
+    wanted = reached | {*unreached(application, [(file, 0, line) for file, line in reached])}
+    return [
+        mutant
+        for mutant in mutants_of(modules)
+        if not wanted.isdisjoint(
+            (mutant.module.file, line) for line in (mutant.mutation.line, mutant.mutation.statement)
+        )
+    ]
 
 
 def sample(mutants: Sequence[CodeMutant], count: int, seed: int) -> list[CodeMutant]:

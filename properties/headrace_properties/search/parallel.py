@@ -60,13 +60,16 @@ Jobs = int | Pool
 """The workers: a number of processes on this machine, or a pool. Results do not depend on it."""
 
 
-def spread(work: Callable[[ThingT], ResultT], things: Sequence[ThingT], jobs: Jobs) -> Iterator[ResultT]:
+def spread(
+    work: Callable[[ThingT], ResultT], things: Sequence[ThingT], jobs: Jobs, *, apart: bool = False
+) -> Iterator[ResultT]:
     """Apply a function to many things, and yield each result as soon as it exists, in no fixed order.
 
     Args:
         work: the function to apply; it needs a name, as it is sent to another process.
         things: to what.
         jobs: how many processes; 1: this one. Or a pool.
+        apart: never in this process.
 
     Raises:
         KilledProcessError: one of them was killed.
@@ -74,7 +77,7 @@ def spread(work: Callable[[ThingT], ResultT], things: Sequence[ThingT], jobs: Jo
     if not isinstance(jobs, int):
         yield from jobs.spread(work, things)
         return
-    if jobs == 1:
+    if jobs == 1 and not apart:
         yield from map(work, things)
         return
     # Choice: fresh processes, as the caller may have threads (a progress bar has one), which a fork would tear apart.

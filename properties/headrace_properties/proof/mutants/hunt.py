@@ -150,7 +150,7 @@ def _by_chance(mutant: Mutant, seeds: Sequence[int]) -> Hunted:
         if not left:
             break
         left -= 1
-        case = _Case(mutant, seed)
+        case = MutantCase(mutant, seed)
         plan = case.plan
         judged, activations = case.run(plan)
         activated |= activations > 0
@@ -168,7 +168,7 @@ def _by_chance(mutant: Mutant, seeds: Sequence[int]) -> Hunted:
 def _in_its_scenario(mutant: Mutant) -> Hunted:
     directed = mutant.directed
     assert directed is not None
-    case = _Case(mutant, directed.feed_seed)
+    case = MutantCase(mutant, directed.feed_seed)
     plan = directed.plan(case.workload.options)
     judged, activations = case.run(plan)
     if case.kills(judged, activations):
@@ -176,7 +176,7 @@ def _in_its_scenario(mutant: Mutant) -> Hunted:
     return Hunted(mutant.name, mutant.breaks, activations > 0, (), 1, directed=True)
 
 
-class _Case:
+class MutantCase:
     """A mutant on its workload, with the input of one seed."""
 
     def __init__(self, mutant: Mutant, feed_seed: int) -> None:
@@ -187,6 +187,7 @@ class _Case:
 
     @property
     def plan(self) -> Plan:
+        """The plan of its seed."""
         return plan_of(self.workload, self.application.feed(self.feed_seed), self.feed_seed)
 
     def run(self, plan: Plan, kept: tuple[int, ...] | None = None) -> tuple[JudgedRun, int]:
@@ -214,7 +215,7 @@ class _Case:
         return replace(judged.failure(PipelineTrial(plan, self.feed_seed)), violations=broken)
 
 
-def _killed(case: _Case, plan: Plan, judged: JudgedRun, runs: int) -> Hunted:
+def _killed(case: MutantCase, plan: Plan, judged: JudgedRun, runs: int) -> Hunted:
     began, mutant = time.process_time(), case.mutant
     small = shrink(
         case.failure(plan, judged), case.application, case.workload.options, case.again, _TO_SHRINK
