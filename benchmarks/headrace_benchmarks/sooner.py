@@ -113,7 +113,7 @@ class Hunt:
 
 
 @dataclass(frozen=True, slots=True)
-class Hunted:
+class HuntResult:
     """The result of a hunt.
 
     Attributes:
@@ -163,7 +163,7 @@ def rows(options: BenchOptions) -> Iterator[dict[str, str]]:
 class Times:
     """What hunts of one kind by one search came to. ``hunted``: their results."""
 
-    hunted: Sequence[Hunted]
+    hunted: Sequence[HuntResult]
 
     def within(self, most_s: float) -> int:
         """Return how many were found within some CPU time."""
@@ -216,7 +216,7 @@ def _by_kind(options: BenchOptions, on_progress: OnProgress) -> Iterator[tuple[s
         if options.quick:
             chosen = chosen[:: max(1, math.ceil(len(chosen) / QUICK_EACH))]
         hunts = [Hunt(mistake, search, options.seed) for mistake in chosen for search in SEARCHES]
-        hunted: list[Hunted] = []
+        hunted: list[HuntResult] = []
         for result in spread(hunt_apart, hunts, options.jobs, apart=True) if hunts else ():
             hunted.append(result)
             on_progress(f"hunting {kind}", len(hunted), len(hunts))
@@ -274,9 +274,9 @@ MISTAKES: Mapping[str, Callable[[BenchOptions], Sequence[Mistake]]] = MappingPro
 # In a process that imports nothing of what is hunted
 
 
-def hunt_apart(hunt: Hunt) -> Hunted:
+def hunt_apart(hunt: Hunt) -> HuntResult:
     """Hunt in a child process."""
-    return _apart(partial(_hunt, hunt), Hunted(hunt))
+    return _apart(partial(_hunt, hunt), HuntResult(hunt))
 
 
 def _draw_apart(part: tuple[str, int, int]) -> tuple[str, Sequence[CodeMutant]]:
@@ -324,7 +324,7 @@ class _OverError(BaseException):
         self.found = found
 
 
-def _hunt(hunt: Hunt) -> Hunted:
+def _hunt(hunt: Hunt) -> HuntResult:
     began_s = _cpu_s()
 
     def look(*, found: bool) -> None:
@@ -338,10 +338,10 @@ def _hunt(hunt: Hunt) -> Hunted:
             hunting(hunt.mistake, search, look)
     except _OverError as over:
         spent_s = _cpu_s() - began_s
-        return Hunted(hunt, spent_s if over.found and spent_s <= BUDGET_S else None)
+        return HuntResult(hunt, spent_s if over.found and spent_s <= BUDGET_S else None)
     except BaseException as error:  # noqa: BLE001  a mutant may raise anything, before any search begins
-        return Hunted(hunt, why=f"{type(error).__name__}: {error}")
-    return Hunted(hunt)
+        return HuntResult(hunt, why=f"{type(error).__name__}: {error}")
+    return HuntResult(hunt)
 
 
 def _cpu_s() -> float:

@@ -11,7 +11,7 @@ from headrace_benchmarks.sooner import (
     PLANTED,
     PROTOCOLS,
     Hunt,
-    Hunted,
+    HuntResult,
     Mistake,
     Times,
 )
@@ -45,7 +45,7 @@ def test_a_changed_source_takes_the_place_of_the_file() -> None:
 
 def test_what_is_not_found_counts_as_the_budget_in_medians_and_in_no_share() -> None:
     hunt = Hunt(Mistake(CODE, "some"), "plain", 0)
-    times = Times([Hunted(hunt, 1.0), Hunted(hunt, 3.0), Hunted(hunt)])
+    times = Times([HuntResult(hunt, 1.0), HuntResult(hunt, 3.0), HuntResult(hunt)])
     assert [times.within(most_s) for most_s in (2, 5, 20)] == [1, 2, 2]
     assert times.median_s == 3.0
     assert times.percentile_s == pytest.approx(3 + 0.8 * (BUDGET_S - 3))
