@@ -245,14 +245,14 @@ class SinkCheck:
             self._judge_calm(usual, by_batch)  # an older whole result is mended by the next one
             self.findings.clear()
         with_java = self.sink.host.shares_java and fault.kind in DEADLY
-        trial = tried(self.sink, fault, looking=True, with_java=with_java)
+        trial = tried(self.sink, fault, looking=True, stepping=True, with_java=with_java)
         of_batches = tuple(effect for effect in trial.effects if effect.batch >= 0)
         struck = usual.read(trial.struck.contents, trial.struck.effects) if trial.struck else None
         self._judge(trial, fault, usual, by_batch)
         findings = self._found()
         return OneTrial(
             findings, calm, of_batches, fault, TrialStory(fault, trial.entries, by_batch).struck(), usual.contents,
-            struck, usual.read(trial.contents, trial.effects), self._asked(findings),
+            struck, usual.read(trial.contents, trial.effects), _behind_effects(trial, usual), self._asked(findings),
         )  # fmt: skip
 
     def _left(self, usual: ExpectedContents, batches: Batches) -> LeftOf:
@@ -620,3 +620,9 @@ def _letters(items: Counter[Item]) -> Counter[str]:
 def _of(finding: SinkFinding) -> tuple[Wrong, str]:
     """Return what is wrong, and where."""
     return finding.wrong, finding.destination
+
+
+def _behind_effects(trial: Trial, usual: ExpectedContents) -> tuple[Contents | None, ...]:
+    """Return what was there behind each effect of a batch, as far as somebody looked."""
+    seen = {len(sight.effects): usual.read(sight.contents, sight.effects) for sight in trial.steps}
+    return tuple(seen.get(number) for number, effect in enumerate(trial.effects, 1) if effect.batch >= 0)

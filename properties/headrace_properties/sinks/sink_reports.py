@@ -75,6 +75,7 @@ class OneTrial:
     # what was there when the fault had struck, before another process took over; None: none did
     struck: Contents | None = None
     left: Contents = field(default_factory=dict)  # what is left in the end
+    steps: tuple[Contents | None, ...] = ()  # what was there behind each of ``effects``; None: nobody looked
     questions: tuple[SinkQuestion, ...] = ()  # what only the author can say
     batches: Batches = ()  # the rows
     # what is left of the rows as they are, and of others with which they are to be compared

@@ -1,12 +1,13 @@
 """Compare a job or a sink with and without a fault, step by step, to show where the runs diverge."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import dropwhile, zip_longest
 from typing import Any
 
-from headrace_properties.explanation import Explanation, Run
+from headrace_properties.explanation import Explanation, Row, Run, Step, StepKind, Tables
 from headrace_properties.findings import Finding
 from headrace_properties.promises import Promise
 from headrace_properties.sinks import OneTrial
@@ -23,8 +24,16 @@ from headrace_properties.spark_jobs.trials import QueryTrial
 from headrace_properties.spark_jobs.upgrades import Upgrade, from_batch
 from headrace_properties.spark_jobs.watching import HandlerCall, journal
 from headrace_sim.deliveries import Batches
-from headrace_sim.spark.query.schedules import Feed, Schedule
-from headrace_sim.spark.query.streaming_query import ATTEMPT, REPLACED, Checkpoint, Event, Outcome
+from headrace_sim.spark.query.schedules import FaultKind, Feed, Schedule
+from headrace_sim.spark.query.streaming_query import (
+    ATTEMPT,
+    REPLACED,
+    SINK_CALLED_LATE,
+    Checkpoint,
+    Event,
+    OffsetLogEntry,
+    Outcome,
+)
 from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.sink_faults import REPLACED_CHECKPOINTS, SinkFault, SinkFaultKind
 from headrace_sim.spark.sinks.sink_effects import Effect
@@ -95,7 +104,8 @@ def _parting_told(calm: Sequence[Any], other: Sequence[Any], *words: str) -> tup
 def explain_upgrade(upgrade: Upgrade, trial: QueryTrial) -> Explanation:
     """Tell what the checkpoint of the earlier version is; or run the query on its own, and on from that checkpoint."""
     if not trial.upgraded_after:
-        return Explanation((Run(f"The checkpoint of {upgrade.earlier.name}", upgrade.changes, ()),))
+        steps = tuple(Step(change, StepKind.RUN) for change in upgrade.changes)
+        return Explanation((Run(f"The checkpoint of {upgrade.earlier.name}", steps, ()),))
     rows, number = narrowed(upgrade.feed, trial.kept), trial.upgraded_after
     outcome, whole = _journaled(upgrade.job, rows, Schedule(), Cause.UPGRADE)
     from_there = dropwhile(lambda entry: not (isinstance(entry, Event) and entry.batch >= number), whole)
@@ -131,6 +141,14 @@ _PLACED = frozenset({Cause.LATE, Cause.MEMORY, Cause.ERROR, Cause.PROMISE, Cause
 """Causes of findings that have the line to blame."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Committed:
+    """A batch has been committed."""
+
+    batch: int
+    tables: Tables  # what is there then
+
+
 def _journaled(
     job: SparkJob,
     rows: Feed,
@@ -138,16 +156,30 @@ def _journaled(
     changed: Cause = Cause.FAULTS,
     start: Checkpoint | None = None,
 ) -> tuple[Outcome, list[Any]]:
-    watched = watched_job(without_sink(job))
+    watched, names = watched_job(without_sink(job)), job.output.names
     with journal() as written:
-        outcome = run_changed(watched, rows, schedule, changed, written.append, start=start)
+
+        def committed(batch: OffsetLogEntry, outcome: Outcome) -> None:
+            written.append(_Committed(batch.number, _tables_of(outcome, names)))
+
+        outcome = run_changed(watched, rows, schedule, changed, written.append, committed, start=start)
     return outcome, written
+
+
+def _tables_of(outcome: Outcome, names: Sequence[str]) -> Tables:
+    """Return the rows that were given, and what is in the state. ``names``: of the columns of the output."""
+    tables: dict[str, list[Row]] = {"output": []}
+    for _, rows in sorted(outcome.outputs.items()):
+        tables["output"] += [tuple(zip(names, map(repr, row), strict=False)) for row in rows]
+    for state in outcome.state.values():
+        for (name, key), value in state.items():
+            tables.setdefault(f"state: {name}", []).append((("key", repr(key)), ("value", repr(value))))
+    return {name: tuple(rows) for name, rows in tables.items()}
 
 
 def _run(title: str, outcome: Outcome, journaled: Sequence[Any], other: Outcome | None = None) -> Run:
     """Tell of a run. ``other``: with which it is compared; if its batches have other rows, these are shown."""
-    lines, strikes, again = list[str](), list[int](), list[int]()
-    tried = set[tuple[int, int, int]]()
+    steps, tried, driver = list[Step](), set[tuple[int, int, int]](), 1
     batches, compared = (
         {batch.number: sorted(batch.rows, key=repr) for batch in each.batches}
         for each in (outcome, other or outcome)
@@ -155,35 +187,58 @@ def _run(title: str, outcome: Outcome, journaled: Sequence[Any], other: Outcome 
     rows = {batch.number: batch.rows for batch in outcome.batches}
     shown = set(batches) if batches != compared else set[int]()
     for attempt, calls in _attempts(journaled):
+        if isinstance(attempt, _Committed):
+            text = f"batch {attempt.batch} is committed"
+            steps.append(
+                Step(text, StepKind.WRITE, f"driver {driver}", "output", tables=attempt.tables, quiet=True)
+            )
+            continue
         if attempt.batch in shown:
             shown.remove(attempt.batch)
-            strikes += [len(lines)] * (batches[attempt.batch] != compared.get(attempt.batch, []))
-            lines.append(_batch_told(attempt.batch, rows[attempt.batch]))
+            is_other = batches[attempt.batch] != compared.get(attempt.batch, [])
+            told = _batch_told(attempt.batch, rows[attempt.batch])
+            steps.append(Step(told, StepKind.FAULT if is_other else StepKind.INPUT))
         task = attempt.batch, attempt.stage, attempt.partition
-        is_fault = attempt.what not in {ATTEMPT, REPLACED}
+        is_fault, is_late = attempt.what not in {ATTEMPT, REPLACED}, attempt.what in _OF_REPLACED
+        by = "replaced driver" if is_late else f"driver {driver}"
         if calls or is_fault:
-            strikes += [len(lines)] * is_fault
-            again += [len(lines)] * (not is_fault and task in tried)
-            lines.append(_event_told(attempt))
+            kind, again = StepKind.FAULT if is_fault else StepKind.RUN, not is_fault and task in tried
+            steps.append(Step(_event_told(attempt), kind, by, again=again, late=is_late))
+        driver += attempt.what.startswith("restart") or attempt.what == FaultKind.CHECKPOINT_RESTORED.value
         tried |= set() if is_fault else {task}
-        lines += [f"  {_call_told(call)}" for call in calls]
+        steps += [_step_of(call, by) for call in calls]
     gives = [f"batch {batch} gives {row}" for batch, rows in sorted(outcome.outputs.items()) for row in rows]
     held = [item for state in outcome.state.values() for item in state.items()]
     state = [f"{name} of {key} is {value}" for (name, key), value in held]
     late = [f"{outcome.late} rows were dropped as late"] if outcome.late else []
     failed = [f"it fails: {type(outcome.failure).__name__}: {outcome.failure}"] if outcome.failure else []
     results = (*(gives or ["no output"]), *state, *late, *failed)
-    return Run(title, tuple(lines), results, tuple(strikes), tuple(again))
+    behind = [entry.tables for entry in journaled if isinstance(entry, _Committed)]
+    return Run(title, tuple(steps), results, behind[-1] if behind else {})
 
 
-def _attempts(journaled: Sequence[Any]) -> list[tuple[Event, list[HandlerCall]]]:
-    """Each event with the calls that follow it."""
-    attempts: list[tuple[Event, list[HandlerCall]]] = []
+_OF_REPLACED = frozenset({REPLACED, SINK_CALLED_LATE})
+"""What a driver does that was replaced."""
+_WRITE = re.compile(r"\w*\.(?:update|put|append|clear|remove|set)\w*\(|(?:register|delete)Timer\(")
+"""A call that changes the state."""
+
+
+def _step_of(call: HandlerCall, by: str) -> Step:
+    told = f"  {_call_told(call)}"
+    if call.is_given:
+        return Step(told, StepKind.INPUT, by)
+    to = "output" if call.what.startswith("yields ") else "state" if _WRITE.match(call.what) else ""
+    return Step(told, StepKind.WRITE if to else StepKind.RUN, by, to)
+
+
+def _attempts(journaled: Sequence[Any]) -> list[tuple[Any, list[HandlerCall]]]:
+    """Each event, or commit, with the calls that follow it."""
+    attempts: list[tuple[Any, list[HandlerCall]]] = []
     for entry in journaled:
         if isinstance(entry, HandlerCall):
             if attempts:
                 attempts[-1][1].append(entry)
-        elif entry.what not in {"committed", "sink called"}:
+        elif isinstance(entry, _Committed) or entry.what not in {"committed", "sink called"}:
             attempts.append((entry, []))
     return attempts
 
@@ -212,7 +267,11 @@ def _parting(calm: Sequence[Any], other: Sequence[Any]) -> tuple[HandlerCall | N
 
 def _counted(journaled: Sequence[Any]) -> dict[tuple[Any, ...], list[HandlerCall]]:
     """Return each key's calls in the last attempt of each task, without those of a replaced driver."""
-    attempts = [(event, calls) for event, calls in _attempts(journaled) if event.what == ATTEMPT]
+    attempts = [
+        (event, calls)
+        for event, calls in _attempts(journaled)
+        if isinstance(event, Event) and event.what == ATTEMPT
+    ]
     last = {(event.batch, event.stage, event.partition): calls for event, calls in attempts}
     by_key: dict[tuple[Any, ...], list[HandlerCall]] = {}
     for call in (call for calls in last.values() for call in calls if not call.is_given):
@@ -227,24 +286,41 @@ def explain_sink(trial: OneTrial, rows: OtherRows | None = None) -> Explanation:
     """
     if rows is not None and trial.compared is not None:
         return _on_other_rows(rows.how, *trial.compared)
-    calm = Run("Undisturbed", tuple(map(_effect_told, trial.undisturbed)), tuple(_tables_told(trial.calm)))
+    calm = Run(
+        "Undisturbed", tuple(map(_effect_step, trial.undisturbed)), tuple(_tables_told(trial.calm)), _tables(trial.calm)
+    )  # fmt: skip
     if trial.fault is None:
         return Explanation((calm,))
     at = _strikes_at(trial.effects, trial.fault)
-    lines = [*map(_effect_told, trial.effects)]
-    done = {(effect.batch, effect.action, effect.target) for effect in trial.effects[:at]}
-    later = enumerate(trial.effects[at:], at)
-    again = [place for place, effect in later if (effect.batch, effect.action, effect.target) in done]
-    strike = [trial.what, *(f"  then {line}" for line in _tables_told(trial.struck or {}))]
     back = _goes_on_at(trial.effects, at)
+    done = {(effect.batch, effect.action, effect.target) for effect in trial.effects[:at]}
+    steps = list[Step]()
+    for place, (effect, behind) in enumerate(zip_longest(trial.effects, trial.steps)):
+        again = place >= at and (effect.batch, effect.action, effect.target) in done
+        late = back is not None and place >= back
+        steps.append(
+            replace(
+                _effect_step(effect),
+                again=again,
+                late=late,
+                tables=None if behind is None else _tables(behind),
+            )
+        )
     if back is not None:
-        lines[back:back] = ["driver 1 goes on"]
-    lines[at:at] = strike
-    struck = Run(
-        "Under the fault", tuple(lines), tuple(_tables_told(trial.left)),
-        (*range(at, at + len(strike)), *([] if back is None else [back + len(strike)])),
-        tuple(place + len(strike) + (back is not None and place >= back) for place in again),
-    )  # fmt: skip
+        steps.insert(back, Step("driver 1 goes on", StepKind.FAULT, "driver 1", late=True))
+    by = "" if trial.fault.kind in REPLACED_CHECKPOINTS else "driver 1"
+    then = tuple(f"  then {line}" for line in _tables_told(trial.struck or {}))
+    steps.insert(
+        at,
+        Step(
+            trial.what,
+            StepKind.FAULT,
+            by,
+            details=then,
+            tables=None if trial.struck is None else _tables(trial.struck),
+        ),
+    )
+    struck = Run("Under the fault", tuple(steps), tuple(_tables_told(trial.left)), _tables(trial.left))
     wrong = {"once_more": " once more than it should", "new": ", which it should not have"}
     return Explanation((calm, struck), (), tuple(_contents_differing(trial.calm, trial.left, **wrong)))
 
@@ -262,13 +338,14 @@ def _on_other_rows(how: str, usual: LeftOf, other: LeftOf) -> Explanation:
 
 def _run_on(title: str, left: LeftOf, contents: Contents, usual: Batches) -> Run:
     """Tell what a sink does with each batch. ``given``: the batches with which these are compared."""
-    lines, strikes = list[str](), list[int]()
+    steps = list[Step]()
     for number, batch in enumerate(left.batches):
-        strikes += [len(lines)] * ([*batch] != [*next(iter(usual[number : number + 1]), ())])
-        lines.append(_batch_told(number, batch))
-        lines += [f"  {_effect_told(effect)}" for effect in left.effects if effect.batch == number]
+        is_other = [*batch] != [*next(iter(usual[number : number + 1]), ())]
+        steps.append(Step(_batch_told(number, batch), StepKind.FAULT if is_other else StepKind.INPUT))
+        own = map(_effect_step, (effect for effect in left.effects if effect.batch == number))
+        steps += [replace(step, text=f"  {step.text}") for step in own]
     outcome = [left.failure] if left.failure else _tables_told(contents)
-    return Run(title, tuple(lines), tuple(outcome), tuple(strikes))
+    return Run(title, tuple(steps), tuple(outcome), _tables(contents))
 
 
 def _batch_told(number: int, batch: Sequence[Any]) -> str:
@@ -313,7 +390,12 @@ def _contents_differing(
             yield f"{destination} lacks {shown_items(missing.elements())}"
 
 
-def _effect_told(effect: Effect) -> str:
-    process = f"driver {effect.attempt + 1}, batch {effect.batch}"
+def _effect_step(effect: Effect) -> Step:
+    by = f"driver {effect.attempt + 1}"
     pending = " (not committed yet)" if effect.pending else ""
-    return f"{process}: {effect.action} on {effect.target}{pending}  ({shown_place(effect.place)})"
+    what = f"{effect.action} on {effect.target}{pending}  ({shown_place(effect.place)})"
+    return Step(f"{by}, batch {effect.batch}: {what}", StepKind.WRITE, by, effect.target)
+
+
+def _tables(contents: Contents) -> Tables:
+    return {name: tuple(rows.elements()) for name, rows in sorted(contents.items())}

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from html import escape
 from itertools import zip_longest
 
-from headrace_properties.explanation import Run
+from headrace_properties.explanation import Run, StepKind
 from headrace_properties.printable import visible
 
 _PAGE = """<!doctype html>
@@ -58,10 +58,13 @@ def side_by_side_html(runs: Sequence[Run], *, title: str, said: str, difference:
         difference: what the outcomes differ in, line by line.
     """
     other = runs[1] if len(runs) > 1 else None
-    marks = (
-        {} if other is None else dict.fromkeys(other.again, "again") | dict.fromkeys(other.strikes, "strike")
-    )
-    steps = [_row(line, marks) for line in _lines([run.lines for run in runs])]
+    columns = [[(line, step) for step in run.steps for line in step.lines] for run in runs]
+    marked = enumerate(step for _, step in (columns[1] if other is not None else ()))
+    marks = {
+        number: "strike" if step.kind is StepKind.FAULT else "again"
+        for number, step in marked if step.again or step.kind is StepKind.FAULT
+    }  # fmt: skip
+    steps = [_row(line, marks) for line in _lines([[line for line, _ in column] for column in columns])]
     outcomes = [_row(line, {}) for line in _lines([run.outcome for run in runs])]
     rows, paragraphs = [*steps, *outcomes], [f"<p>{_text(said)}</p>"]
     for anchor, mark, text in _ANCHORS:

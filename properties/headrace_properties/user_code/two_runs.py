@@ -1,10 +1,11 @@
 """A pipeline's code on two inputs, call by call, to show where the runs part: hosted by the reference, without a cluster."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from headrace import Encoded, Pipeline, format_time
 from headrace.wire.effects import SourceRecord
-from headrace_properties.explanation import Explanation, Run
+from headrace_properties.explanation import Explanation, Row, Run, Step, StepKind, Tables
 from headrace_properties.printable import describe_record, describe_value, visible
 from headrace_properties.reference import Emitted, HookCall, RunResult, StepResult, run_reference, run_step
 from headrace_properties.reference.running_computation import RunningComputation
@@ -27,7 +28,7 @@ def explain_redelivered(pipeline: Pipeline, shown: Redelivered) -> Explanation:
 
 def _run(title: str, pipeline: Pipeline, feed: Feed, usual: Feed) -> tuple[Run, RunResult]:
     """Run a pipeline on an input; mark the records that the usual input has not, or not as often."""
-    lines, strikes, again = list[str](), list[int](), list[int]()
+    steps, states, given = list[Step](), dict[tuple[str, str], str](), list[Row]()
     expected = Counter(_content(record) for _, record in records_of(usual))
     seen = Counter[tuple[str, str, bytes, int]]()
 
@@ -37,18 +38,33 @@ def _run(title: str, pipeline: Pipeline, feed: Feed, usual: Feed) -> tuple[Run, 
             content = _content(event)
             seen[content] += 1
             is_new = seen[content] > expected[content]
-            strikes.extend([len(lines)] * is_new)
-            again.extend([len(lines)] * (is_new and seen[content] > 1))
-            lines.append(describe_record(pipeline, event))
+            kind = StepKind.FAULT if is_new else StepKind.INPUT
+            told = describe_record(pipeline, event)
+            steps.append(Step(told, kind, "source", again=is_new and seen[content] > 1))
 
     def host(pipeline: Pipeline, stage: RunningComputation, step: HookCall) -> StepResult:
         result = run_step(pipeline, stage, step)
-        lines.append(f"  {_call(pipeline, step, result)}")
+        if result.state is not None:
+            states[step.computation, step.key] = _state(result.state)
+        outside = [emitted for emitted in result.made if emitted.stream in pipeline.output_streams]
+        given.extend(_emitted(pipeline, emitted) for emitted in outside)
+        told, to = f"  {_call(pipeline, step, result)}", "output" if outside else ""
+        kind = StepKind.WRITE if outside else StepKind.RUN
+        steps.append(Step(told, kind, step.computation, to, tables=_tables(states, given)))
         return result
 
     result = run_reference(with_fresh_code(pipeline), feed, arrive, host)
-    outcome = tuple(_outputs(pipeline, result.outputs)) or ("no output",)
-    return Run(title, tuple(lines), outcome, tuple(strikes), tuple(again)), result
+    outcome = tuple(_outputs(pipeline, result.outputs))
+    tables = _tables(states, outcome)
+    return Run(title, tuple(steps), outcome or ("no output",), tables), result
+
+
+def _tables(states: Mapping[tuple[str, str], str], given: Sequence[Row]) -> Tables:
+    """Return what each computation keeps, and what has come out."""
+    tables: dict[str, list[Row]] = {"output": sorted(map(str, given))}
+    for (computation, key), state in sorted(states.items()):
+        tables.setdefault(f"state of {computation}", []).append((("key", repr(key)), ("state", state)))
+    return {name: tuple(rows) for name, rows in tables.items()}
 
 
 def _content(record: SourceRecord) -> tuple[str, str, bytes, int]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from headrace_properties.explanation import Explanation, Run
+from headrace_properties.explanation import Explanation, Run, StepKind
 from headrace_properties.promises.table_promises import newest_wins
 from headrace_properties.sinks import check_sink, try_fault
 from headrace_properties.spark_jobs.explaining import explain_query, explain_sink
@@ -52,8 +52,15 @@ def _struck(sink: Callable[[Any, int], Any], fault: SinkFault) -> tuple[Run, tup
 
 def _marked(run: Run) -> list[str]:
     """The lines, with their marks and without what comes before the action."""
-    marks = dict.fromkeys(run.again, "again: ") | dict.fromkeys(run.strikes, "! ")
-    return [f"{marks.get(number, '')}{line.partition('  (')[0]}" for number, line in enumerate(run.lines)]
+    lines = []
+    for step in run.steps:
+        mark = "! " * (step.kind is StepKind.FAULT) + "again: " * step.again
+        lines += [f"{mark}{line.partition('  (')[0]}" for line in step.lines]
+    return lines
+
+
+def _strikes(run: Run) -> list[str]:
+    return [step.text for step in run.steps if step.kind is StepKind.FAULT]
 
 
 def test_driver_that_dies_is_told_between_the_attempts() -> None:
@@ -176,8 +183,8 @@ def test_what_no_fault_shows_is_compared_with_the_rows_that_show_it(
     same = [each for each in (*again.findings, *again.questions) if type(each) is type(wrong)]
     explanation = _compared(sink, batches, schema, same[0])
     calm, other = explanation.runs
-    assert (calm.title, calm.strikes, other.title) == ("Undisturbed", (), title)
-    assert [other.lines[number] for number in other.strikes] == marked
+    assert (calm.title, _strikes(calm), other.title) == ("Undisturbed", [], title)
+    assert _strikes(other) == marked
     assert [*explanation.difference] == difference
 
 
@@ -205,7 +212,9 @@ def test_rows_that_are_late_undisturbed_are_compared_with_one_batch_in_which_non
     explanation = explain_query(target.job, feed, QueryTrial(Cause.LATE))
     assert [run.title for run in explanation.runs] == ["Undisturbed", "With all rows in one batch"]
     assert "lacks: 1 rows were dropped as late" in explanation.difference
-    assert "batch 3 has (datetime.datetime(2030, 1, 1, 0, 0, 2),)" in explanation.runs[0].lines
+    assert "batch 3 has (datetime.datetime(2030, 1, 1, 0, 0, 2),)" in [
+        step.text for step in explanation.runs[0].steps
+    ]
 
 
 def _shown(df: Any) -> Any:
@@ -219,7 +228,30 @@ def test_broken_promise_about_versions_is_compared_with_the_older_ones_first() -
     promise = newest_wins("id", version="n", table="output", name="newest")
     explanation = explain_query(target.job, feed, QueryTrial(Cause.PROMISE, promise="newest"), [promise])
     assert explanation.runs[1].title == "With the older versions of each key first"
-    assert [explanation.runs[1].lines[number] for number in explanation.runs[1].strikes] == [
+    assert _strikes(explanation.runs[1]) == [
         "batch 0 has ('a', 1)",
         "batch 1 has ('b', 1), ('a', 2)",
+    ]
+
+
+def test_what_is_there_is_known_behind_each_effect_of_each_driver() -> None:
+    trial = try_fault(insert, [[(1,)], [(2,)]], "n INT", SinkFault(SinkFaultKind.KILL, 0, 3))
+    steps = explain_sink(trial).runs[1].steps
+    one, two = ((("n", "1"),), (("n", "2"),))
+    seen = [(step.by, (step.tables or {}).get("bank.db: paid")) for step in steps]
+    first = [("driver 1", ()), ("driver 1", ()), ("driver 1", (one,)), ("driver 1", (one,))]
+    assert seen[:4] == first
+    assert [tables for _, tables in seen[4:7]] == [(one,), (one,), (one, one)]
+    assert seen[-1] == ("driver 2", (one, one, two))
+
+
+def test_overtaken_driver_is_looked_at_when_it_goes_on() -> None:
+    trial = try_fault(append, [[(1,)], [(2,)]], "n INT", SinkFault(SinkFaultKind.PAUSE, 0, 0))
+    steps = explain_sink(trial).runs[1].steps
+    assert [(step.by, step.late, len((step.tables or {}).get("t", ()))) for step in steps] == [
+        ("driver 1", False, 0),
+        ("driver 2", False, 1),
+        ("driver 2", False, 2),
+        ("driver 1", True, 0),
+        ("driver 1", True, 3),
     ]

@@ -126,7 +126,7 @@ def test_explanation_of_a_checkpoint_that_is_refused_shows_what_it_is() -> None:
     (finding,) = upgrade.check().findings
     (run,) = explain_upgrade(upgrade, finding.trial).runs
     assert run.title == "The checkpoint of v1.py"
-    assert run.lines
+    assert run.steps
 
 
 @pytest.mark.parametrize(

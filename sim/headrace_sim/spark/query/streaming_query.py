@@ -43,6 +43,7 @@ from headrace_sim.spark.state.tasks import Operator, Rows, TaskResult
 SETTLING_BATCHES = 20
 """Maximum number of batches without data after the last row, in time mode ProcessingTime."""
 ATTEMPT, REPLACED = "attempt", "attempt for a driver that was replaced"
+SINK_CALLED_LATE = "sink called by a driver that was replaced"
 """The event texts of a task's attempts. The state of the second kind is lost."""
 
 
@@ -349,7 +350,7 @@ class _Query:
 
     def _give(self, batch: OffsetLogEntry, rows: list[tuple[Any, ...]], *, zombie: bool = False) -> None:
         self.outcome.sink_calls.append(SinkCall(batch.number, tuple(rows), zombie))
-        self._note(batch, "sink called by a driver that was replaced" if zombie else "sink called")
+        self._note(batch, SINK_CALLED_LATE if zombie else "sink called")
         if self._job.sink.function is not None:
             self._job.sink.function(self._session.frame(self._job.output, [rows]), batch.number)
 

@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -128,6 +129,8 @@ class OutsideError(HeadraceError):
         )
 
 
+_PAUSED, _BEHIND_EFFECT = b"p", b"e"
+"""Why an attempt waits."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -141,7 +144,14 @@ class PausePoint:
 
     def __call__(self) -> None:
         """Say so, and wait."""
-        os.write(self.paused, b"paused")
+        self._wait(_PAUSED)
+
+    def behind_effect(self) -> None:
+        """Wait until somebody has looked at what is there."""
+        self._wait(_BEHIND_EFFECT)
+
+    def _wait(self, why: bytes) -> None:
+        os.write(self.paused, why)
         os.read(self.resumed, 1)
 
     def here(self) -> "PausePoint":
@@ -168,13 +178,19 @@ class Attempt:
     """A process that runs a sink.
 
     ``run``: does it, in the process, and returns its exit status. ``ledger``: where it notes what it does. ``number``: its
-    number in the trial. ``fault``: what strikes it.
+    number in the trial. ``fault``: what strikes it. ``look``: called behind each effect, while the process waits; or None.
     """
 
     def __init__(
-        self, run: Callable[[EffectProbe], int], ledger: Ledger, number: int, fault: SinkFault | None
+        self,
+        run: Callable[[EffectProbe], int],
+        ledger: Ledger,
+        number: int,
+        fault: SinkFault | None,
+        look: Callable[[], object] | None = None,
     ) -> None:
         opened()
+        self._look, self._waits = look, False
         place = Path(tempfile.mkdtemp("-halt", dir=ledger.path.parent))
         self._resume_reader, self._resume_writer = _pipe(place / "resumed")
         self._paused_reader, self._paused_writer = _pipe(place / "paused")
@@ -189,14 +205,21 @@ class Attempt:
         if self._pid == 0:
             os.close(self._resume_writer)
             halt = PausePoint(self._paused_writer, self._resume_reader, place)
-            _run_to_end(run, EffectProbe(ledger, number, fault, halt))
+            probe = EffectProbe(ledger, number, fault, halt)
+            probe.behind_effect = None if look is None else halt.behind_effect
+            _run_to_end(run, probe)
         signal.pthread_sigmask(signal.SIG_SETMASK, signals)
         os.close(self._paused_writer)
         os.close(self._resume_reader)
 
     def paused(self) -> bool:
         """Wait until it pauses or ends; return whether it paused."""
-        return bool(os.read(self._paused_reader, 1))
+        while (why := os.read(self._paused_reader, 1)) == _BEHIND_EFFECT:
+            assert self._look is not None
+            self._look()
+            os.write(self._resume_writer, b".")
+        self._waits = bool(why)
+        return self._waits
 
     def kill(self) -> None:
         """Kill it with SIGKILL."""
@@ -204,8 +227,11 @@ class Attempt:
 
     def finish(self) -> int:
         """Resume it if it paused; wait for its end; return its exit status. Ctrl-C ends it."""
-        os.close(self._resume_writer)
         try:
+            if self._look is not None:
+                os.write(self._resume_writer, b"." * self._waits)
+                self.paused()
+            os.close(self._resume_writer)
             _, status = os.waitpid(self._pid, 0)
         except BaseException:
             self.kill()
@@ -238,6 +264,9 @@ class AttemptPlan:
     reordered: int | None = None  # the index of the batch whose rows come in another order
     with_java: bool = False  # whether Java is killed, too, where it dies
     chance: int | None = None  # the seed of its clock and of its random numbers; None: one of its own
+    look: Callable[[], object] | None = (
+        None  # called behind each effect, while it waits, if it has one process
+    )
 
     @property
     def seed(self) -> int:
@@ -297,7 +326,8 @@ class SimulatedDrivers:
 
     def attempt(self, sink: Sink, folder: Path, ledger: Ledger, plan: AttemptPlan) -> Attempt:
         """Start an attempt, as `AttemptHost` says."""
-        return Attempt(lambda probe: _run(sink, folder, probe, plan), ledger, plan.number, plan.fault)
+        run = partial(_run, sink, folder, plan)
+        return Attempt(run, ledger, plan.number, plan.fault, plan.look)
 
     def rewind(self, sink: Sink, folder: Path) -> None:
         """Do nothing: an attempt has the batches of its sink, and keeps no checkpoint."""
@@ -314,7 +344,7 @@ class SimulatedDrivers:
 SIMULATED: AttemptHost = SimulatedDrivers()
 
 
-def _run(sink: Sink, folder: Path, probe: EffectProbe, plan: AttemptPlan) -> int:
+def _run(sink: Sink, folder: Path, plan: AttemptPlan, probe: EffectProbe) -> int:
     """Run as an attempt, and return its exit status."""
     behind = _Behind(probe, settle(folder, probe, plan.seed, keys=sink.keys), BackgroundThreads())
     state = sink.state.copy() if sink.state else SessionState()

@@ -232,6 +232,7 @@ class EffectProbe:
         self.dies_held = False  # whether it waits where it dies, until it is killed together with its Java
         self.fault = fault
         self.pause = pause
+        self.behind_effect: Callable[[], None] | None = None  # called behind each effect; or None
         self.driver = driver
         self.batch = -1  # the index of the batch that runs; -1: none yet
         self._count = 0
@@ -364,6 +365,8 @@ class EffectProbe:
                 running_partition(), is_late or self._is_behind,
             )  # fmt: skip
             self.ledger.append(done)
+            if self.behind_effect is not None:
+                self.behind_effect()
             lost = self._due(SinkFaultKind.LOSE_REPLY)
             self._count += 1
             if running_partition() is not None and self._due(SinkFaultKind.TASK):

@@ -80,6 +80,7 @@ class Trial:
     entries: list[Entry]
     contents: dict[str, list[Item]]
     struck: Sight | None = None  # what was there before another process took over, if it was looked at
+    steps: tuple[Sight, ...] = ()  # what was there behind each effect, if that was looked at
 
     def at_end(self, batches: int) -> Sight:
         """Return what is seen in the end. ``batches``: how many there were."""
@@ -115,34 +116,41 @@ def tried(
     fault: SinkFault,
     *,
     looking: bool = False,
+    stepping: bool = False,
     heard: bool = False,
     with_java: bool = False,
 ) -> Trial:
     """Run a sink under a fault.
 
-    ``fault``: what strikes. ``looking``: whether to look at what is there before another process takes over. ``heard``: whether
-    the errors are noted that its code catches. ``with_java``: whether Java dies with the driver.
+    ``fault``: what strikes. ``looking``: whether to look at what is there before another process takes over. ``stepping``:
+    whether to look behind each effect, too. ``heard``: whether the errors are noted that its code catches. ``with_java``:
+    whether Java dies with the driver.
     """
-    sink, seen = replace(sink, heard=heard), None
+    sink, seen, steps = replace(sink, heard=heard), None, list[Sight]()
     with trial_folder(sink.host.trials) as (folder, ledger):
+
+        def look() -> None:
+            steps.append(_look(sink, folder, ledger, fault))
+
+        plan = AttemptPlan(look=look if stepping else None)
         sink.host.begin(sink, folder)
-        struck = sink.host.attempt(sink, folder, ledger, AttemptPlan(fault=fault, with_java=with_java))
+        struck = sink.host.attempt(sink, folder, ledger, replace(plan, fault=fault, with_java=with_java))
         first = fault.batch + (fault.kind is SinkFaultKind.RESTART)
         if fault.kind is SinkFaultKind.PAUSE and struck.paused():
             seen = _look(sink, folder, ledger, fault) if looking else None
-            sink.host.attempt(sink, folder, ledger, AttemptPlan(1, first)).finish()
+            sink.host.attempt(sink, folder, ledger, replace(plan, number=1, first=first)).finish()
             struck.finish()
             failures = (entry for entry in ledger.entries() if isinstance(entry, Failed))
             if any(
                 entry.attempt == 1 and entry.locked for entry in failures
             ):  # the paused process held a lock
-                sink.host.attempt(sink, folder, ledger, AttemptPlan(2, first)).finish()
+                sink.host.attempt(sink, folder, ledger, replace(plan, number=2, first=first)).finish()
         elif struck.finish() != 0:
             seen = _look(sink, folder, ledger, fault) if looking else None
             reordered = fault.batch if fault.kind is SinkFaultKind.REORDER else None
-            plan = AttemptPlan(1, first, reordered=reordered)
+            plan = replace(plan, number=1, first=first, reordered=reordered)
             sink.host.attempt(sink, folder, ledger, plan).finish()
-        return replace(_left(fault, sink, folder, ledger), struck=seen)
+        return replace(_left(fault, sink, folder, ledger), struck=seen, steps=tuple(steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +207,10 @@ def _look(sink: Sink, folder: Path, ledger: Ledger, fault: SinkFault) -> Sight:
     """Return what is there now. A copy is looked at: to open a database may change it."""
     copy, effects = folder.parent / "copy", ledger.effects()
     shutil.copytree(folder, copy, symlinks=True)
-    return Sight(fault, fault.batch + 1, sink.host.contents(copy, effects), effects, is_end=False)
+    try:
+        return Sight(fault, fault.batch + 1, sink.host.contents(copy, effects), effects, is_end=False)
+    finally:
+        shutil.rmtree(copy)
 
 
 def stuck_at(entries: list[Entry]) -> Failed | None:
