@@ -65,10 +65,12 @@ class Deliveries(Value, frozen=True, gc=False):
     Attributes:
         productions: the records.
         sender: the address to ACK.
+        in_order: they are all that will come, by event time: a record runs after those timers of its key that are due by then.
     """
 
     productions: Iterable[Production]
     sender: str
+    in_order: bool = False
 
 
 class Replayed(Value, frozen=True, gc=False):

@@ -171,7 +171,7 @@ class Commits:
         version = Version(soft.sequencer, self.take_number())
         view = StepView(
             soft.where, slot, version, soft.timer_watermark, soft.horizon, soft.accounts.horizon, now,
-            self.shared.history.at_us, shares,
+            self.shared.history.at_us, shares, soft.in_order,
         )  # fmt: skip
         return self._run_class(self._settings, view, StepOutcome(self._failures, slot.due))
 

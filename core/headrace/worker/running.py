@@ -22,6 +22,7 @@ from headrace.api.errors import HeadraceError, text_of
 from headrace.api.records import Clock
 from headrace.api.ropes import Encoded
 from headrace.api.specs import letters_to
+from headrace.api.time import MAX_TIME
 from headrace.delivery.addressing import productions_of
 from headrace.delivery.deployed import Deployed
 from headrace.history import DeadLettered, DuplicateDropped, Event, Executed, KnownBy, UserCodeFailed
@@ -37,7 +38,7 @@ from headrace.worker.hooks import (
     stored_timers,
     timer_identity,
 )
-from headrace.worker.slot import KeySlot, QueuedDelivery
+from headrace.worker.slot import KeySlot, QueuedDelivery, next_due
 from headrace.worker.timers import due_timers
 
 MOST_IN_STEP = 256
@@ -88,6 +89,7 @@ class StepView(msgspec.Struct, frozen=True, eq=False, gc=False):
         now: this machine's clock, microseconds.
         at_us: true time, microseconds; for the History alone.
         shares: its runs share the state. If that fails, the outcome says so, and nothing of the run counts.
+        in_order: see `Deliveries`.
     """
 
     where: Deployed
@@ -99,6 +101,7 @@ class StepView(msgspec.Struct, frozen=True, eq=False, gc=False):
     now: int
     at_us: int
     shares: bool = False
+    in_order: bool = False
 
 
 class StepOutcome(msgspec.Struct, eq=False, gc=False):
@@ -182,8 +185,9 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
     def _run_records(self, queue: list[QueuedDelivery]) -> None:
         """Run what waits, in order, until there is no room or user code fails."""
         arrivals, room = self.outcome.arrivals, self.settings.most - len(self.outcome.fired)
+        in_order = self.view.in_order
         for arrival in queue:
-            if len(arrivals) == room:
+            if len(arrivals) == room or (in_order and self._next_timer() <= arrival.production.timestamp):
                 return
             if not (arrival.maybe_seen and self._was_seen(arrival)):
                 if not self.run_record(arrival.production):
@@ -191,6 +195,15 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
                 arrivals.append(arrival)
             if self.sets_due_timer:
                 return
+
+    def _next_timer(self) -> int:
+        """Return when the key's next watermark timer is due after the runs so far, event time in microseconds."""
+        outcome, slot = self.outcome, self.view.slot
+        if not outcome.changes and not slot.timers:
+            return MAX_TIME
+        fired = {timer.tag for timer in outcome.fired}
+        timers = {tag: live.timer for tag, live in (slot.timers or {}).items() if tag not in fired}
+        return next_due([timer for timer in {**timers, **outcome.changes}.values() if timer is not None])
 
     def _was_seen(self, arrival: QueuedDelivery) -> bool:
         """Return whether the filter's hit was right: the row has the id, or had it until it was collected while it was read."""

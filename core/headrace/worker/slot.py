@@ -3,6 +3,8 @@
 What is built for each record is a struct: like a class with slots, but built several times faster.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from headrace.api.records import Clock
@@ -76,7 +78,9 @@ class KeySlot(msgspec.Struct, eq=False, gc=False):
 
     def next_boundary(self) -> int:
         """Return when its next watermark timer is due, event time in microseconds; `MAX_TIME`: it has none."""
-        if not self.timers:
-            return MAX_TIME
-        timers = [live.timer for live in self.timers.values()]
-        return min([timer.due for timer in timers if timer.clock is Clock.WATERMARK], default=MAX_TIME)
+        return next_due([live.timer for live in self.timers.values()]) if self.timers else MAX_TIME
+
+
+def next_due(timers: Iterable[StoredTimer]) -> int:
+    """Return when the first of these watermark timers is due, event time in microseconds; `MAX_TIME`: there is none."""
+    return min([timer.due for timer in timers if timer.clock is Clock.WATERMARK], default=MAX_TIME)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from zlib import crc32
 
 from headrace.api.records import Clock
-from headrace.api.time import MIN_TIME
+from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.delivery.deployed import Deployed
 from headrace.history import InputWatermarkAdvanced
 from headrace.wire import messages as m
@@ -39,11 +39,14 @@ class SoftState:
         seen_filter: the ids that it may have seen.
         timers: its keys by the time of their timers.
         ready: keys with something to run, in order.
+        in_order: records come in order; see `Deliveries`.
+        behind: then, the keys whose next record is behind a timer of theirs that waits for the watermark.
     """
 
     __slots__ = (
-        "_forgotten", "_queues", "accounts", "computation", "exactly_once", "horizon", "in_progress", "interval", "load",
-        "low_watermark", "ready", "seen_filter", "sequencer", "shared", "slots", "timer_watermark", "timers", "where",
+        "_forgotten", "_queues", "accounts", "behind", "computation", "exactly_once", "horizon", "in_order", "in_progress",
+        "interval", "load", "low_watermark", "ready", "seen_filter", "sequencer", "shared", "slots", "timer_watermark",
+        "timers", "where",
     )  # fmt: skip
 
     def __init__(self, shared: Shared, where: Deployed, assignment: m.Assignment) -> None:
@@ -64,6 +67,8 @@ class SoftState:
         self._queues = rules.queues
         self.timers = TimerQueue(rules)
         self.ready: deque[KeySlot] = deque()
+        self.in_order = False
+        self.behind: dict[str, KeySlot] = {}
 
     # Keys
 
@@ -95,7 +100,9 @@ class SoftState:
     def release(self, slot: KeySlot) -> None:
         """Unlock a key, and let it run again if there is more."""
         slot.busy = False
-        if slot.queue or slot.due:
+        if self.in_order and slot.queue and not slot.due and _next_record(slot) >= slot.next_boundary():
+            self.behind[slot.key] = slot
+        elif slot.queue or slot.due:
             self.ready.append(slot)
         else:
             slot.queue = None
@@ -216,8 +223,12 @@ class SoftState:
             slot = self.slots.get(key)
             if slot is not None and slot.timers and not slot.due:
                 slot.due = True
-                if not slot.busy and not slot.queue:
+                if not slot.busy and (not slot.queue or self.behind.pop(key, None) is not None):
                     self.ready.append(slot)
+
+    def next_in_order(self) -> int:
+        """Return the earliest timestamp behind a timer: the watermark has come to it, microseconds; `MAX_TIME`: there is none."""
+        return min(map(_next_record, self.behind.values()), default=MAX_TIME)
 
     def set_clock_back(self, now: int) -> None:
         """Forget no timer when the worker's clock is put back; the worker then asks to be woken for what waits.
@@ -255,7 +266,7 @@ class SoftState:
         queued = self.timers.entries()
         for slot in self.slots.values():
             waits = bool(slot.queue) or slot.due
-            assert slot.busy or not waits or slot in self.ready, (
+            assert slot.busy or not waits or slot in self.ready or slot.key in self.behind, (
                 f"key {slot.key!r} has work and nobody will do it"
             )
             assert slot.busy or waits or (slot.row is None) == (slot.cached_bytes == 0), (
@@ -268,3 +279,8 @@ class SoftState:
                 assert all((timer.due, slot.key) in queued[timer.clock] for timer in timers), (
                     f"key {slot.key!r} has a timer and nobody will look at it"
                 )
+
+
+def _next_record(slot: KeySlot) -> int:
+    assert slot.queue, "it waits"
+    return slot.queue[0].production.timestamp

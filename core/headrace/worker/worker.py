@@ -277,6 +277,8 @@ class Worker:
 
     def _on_deliveries(self, now: int, event: Deliveries) -> None:
         self._note_news(now)
+        for interval in self._intervals.values():
+            interval.soft.in_order = event.in_order
         for production in event.productions:
             self._deliver(now, production, event.sender)
 

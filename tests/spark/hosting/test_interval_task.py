@@ -1,5 +1,6 @@
 """Key intervals in micro-batches, without Spark: the same outputs as the plain sequential reference, whatever the batches."""
 
+import json
 from collections import Counter as Bag
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import SECOND, Computation, Context, HeadraceError, Pipeline, Record, Timer, UserCodeError
+from headrace.api.time import MAX_TIME
 from headrace.spark.host_errors import SparkHostError
 from headrace.spark.hosting import interval_task as _interval_task
 from headrace.spark.hosting.chunks import ROWS_IN_CHUNK, Chunks
@@ -302,6 +304,49 @@ def test_bounded_input_comes_to_the_same(name: str) -> None:
         letters(pipeline) if name == "mail" else zeitgeist.feed(7, replace(zeitgeist.EVENING, late_share=0.0))
     )
     assert bounded_outputs(pipeline, feed) == run_reference(pipeline, feed).outputs
+
+
+class _Trace(Computation):
+    """Says what has run for its key when a timer fires, which each record moves unless it is even."""
+
+    def initial_state(self) -> list[str]:
+        return []
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state = [*context.state, f"record {record.timestamp}"]
+        context.set_timer("odd" if record.timestamp % 2 else "even", record.timestamp + record.value)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.state = [*context.state, f"{timer.tag} {timer.timestamp}"]
+        context.produce("traces", context.state, timestamp=timer.timestamp)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.integers(1, 30), st.integers(0, 9)),
+        max_size=12,
+        unique_by=lambda one: one[:2],
+    )
+)
+def test_timers_of_a_key_come_between_its_records_in_bounded_input(came: list[tuple[str, int, int]]) -> None:
+    """By hand: before each record, the timers that are due by its timestamp; after the last, all of them."""
+    pipeline = Pipeline("traces")
+    pipeline.injector("mail")
+    pipeline.add(_Trace(), name="trace", inputs=["mail"], outputs=["traces"], exactly_once=False)
+    builder, expected = FeedBuilder(pipeline), list[tuple[str, list[str]]]()
+    for number, (key, at, delay) in enumerate(came):
+        builder.record(at_us=number, stream="mail", key=key, value=delay, timestamp=at)
+    for key in "ab":
+        trace, timers = list[str](), dict[str, int]()
+        for at, delay in [*sorted((at, delay) for other, at, delay in came if other == key), (MAX_TIME, 0)]:
+            for due, tag in sorted((due, tag) for tag, due in timers.items() if due <= at):
+                trace.append(f"{tag} {due}")
+                expected.append((key, list(trace)))
+                del timers[tag]
+            trace.append(f"record {at}")
+            timers["odd" if at % 2 else "even"] = at + delay
+    outputs = bounded_outputs(pipeline, builder.build())
+    assert sorted((one.key, json.loads(one.value)) for one in outputs.elements()) == sorted(expected)
 
 
 @pytest.mark.parametrize("fused", [False, True])

@@ -260,12 +260,11 @@ class _IntervalTask:
         machines.tell(Start(1))
         machines.tell(_assignment(mediator, self._computation, self._group, plan.pipeline))
         machines.settle()
-        productions = self._productions(deliveries)
-        if self._batch.in_order:
-            self._tell_in_order(machines, productions)
-        else:
-            machines.tell(Deliveries(productions, _ELSEWHERE))
+        machines.tell(Deliveries(self._productions(deliveries), _ELSEWHERE, self._batch.in_order))
         machines.settle()
+        while (reached := machines.next_in_order()) < MAX_TIME:
+            machines.tell(m.Watermarks(0, tuple(self._progress(reached, header.horizon, {}).items())))
+            machines.settle()
         self._under_old_watermark = len(self._history)
         machines.tell(m.Watermarks(0, tuple(progress.items())))
         machines.settle()
@@ -274,18 +273,6 @@ class _IntervalTask:
         after = mediator.rows(self._computation)
         self._chunks.write(after)
         return after
-
-    def _tell_in_order(self, machines: "_Machines", productions: Iterable[Production]) -> None:
-        """Deliver records in order, and advance the watermark with them."""
-        header = self._chunks.header
-        reached = header.low
-        for production in productions:
-            if production.timestamp > reached:
-                reached = production.timestamp
-                machines.settle()
-                machines.tell(m.Watermarks(0, tuple(self._progress(reached, header.horizon, {}).items())))
-                machines.settle()
-            machines.tell(m.Deliver(production, _ELSEWHERE))
 
     def _progress(self, low: int, horizon: int, reached: dict[str, int]) -> dict[str, m.Progress]:
         """Return the progress of each sender, for the worker."""
@@ -499,6 +486,10 @@ class _Machines:
             for request in requests:
                 self.tell(self._mediator.handle(request))
         raise AssertionError("a key interval keeps sending requests")
+
+    def next_in_order(self) -> int:
+        """Return the event time to which the watermark has come with records in order, microseconds; `MAX_TIME`: none is left."""
+        return min([interval.soft.next_in_order() for interval in self._worker.intervals])
 
     def finish(self) -> None:
         """Fire due wall timers, retry failed user code, and forget old ids."""
