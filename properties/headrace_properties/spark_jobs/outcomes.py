@@ -28,6 +28,7 @@ from headrace_properties.spark_jobs.runs import StoppedError, run_changed
 from headrace_properties.spark_jobs.smaller_feeds import TRIES, narrowed, shrunk
 from headrace_properties.spark_jobs.swallowed import RaisedCall, heard_run
 from headrace_properties.spark_jobs.trials import QueryTrial
+from headrace_properties.spark_jobs.watching import Noted
 from headrace_sim.deliveries import FeedSource
 from headrace_sim.spark.declares import Declares
 from headrace_sim.spark.query.schedules import Feed, Schedule, draw_schedule
@@ -164,6 +165,8 @@ class _Search:
         left_out = BY_CLOCK if self._probe.follows_the_clock else left_out_of(self._probe.job)
         notes = (*self._long_after(),) if done == schedules else ()
         notes += _notes(self._probe.job.declares, len({key for _, _, key in lasting(calm, noted)}))
+        if Cause.MEMORY not in self._allow and self._probe.kind(Cause.MEMORY) not in self._findings:
+            notes += (*told_of_kept(noted),)
         findings = ranked(self._findings.values())
         return JobReport(findings, tuple(unknown), done, most_late, calm, left_out, notes)
 
@@ -317,6 +320,19 @@ def _no_output(job: SparkJob, calm: Outcome) -> str:
 _OF_TIMING = frozenset({Cause.BATCHING, Cause.ORDER, Cause.PARTITIONS, Cause.FAULTS})
 _HASTY, _HASTY_TRIES = CodeLimits(call_s=1.0), 20
 """Choice: limits of the smaller feeds for code that is known not to end, and their number."""
+
+
+def told_of_kept(noted: Noted) -> Iterator[str]:
+    """Yield what the code keeps outside state, which no schedule shows to matter. ``noted``: of the undisturbed run."""
+    most = max(noted.rows.values(), default=0)
+    few = f": no key had more than {most} rows in the input" * bool(most)
+    for place in dict.fromkeys(kept.place for kept in noted.kept):
+        names = " and ".join(kept.what for kept in noted.kept if kept.place == place)
+        yield (
+            f"{shown_place(place)}: the code keeps {names} outside state, where it lasts for a task or a Python worker. No "
+            f"schedule shows that this matters{few}. If the code waits for more, give it such rows; if it must not forget, "
+            "keep it in state"
+        )
 
 
 def _notes(declares: Declares, keys: int) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ The watched processor is pickled into each task, as Spark's are, and records wha
 import inspect
 import pickle
 import types
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -164,6 +164,7 @@ class Noted:
     # for each key and timer, how long it was to wait, and the variables written by the call that registered it
     awaited: dict[tuple[Any, int], tuple[int, frozenset[str]]] = field(default_factory=dict)
     outside: OutsideState | None = None  # what the code can reach outside state, if it is known
+    rows: Counter[str] = field(default_factory=Counter)  # how many rows of each key, as text, the code read
     # the latest values that the state does not hold as they were given
     altered: deque[Altered] = field(default_factory=lambda: deque(maxlen=_MOST_ALTERED))
 
@@ -321,8 +322,8 @@ class WatchedFunction:
         if _journal.get() is not None:
             if state.hasTimedOut:
                 _note(HandlerCall(key, "timeout"))
-            frames, state = _read(key, frames), _GroupState(key, state)
-        yield from _told(key, self._function(key, frames, state))
+            state = _GroupState(key, state)
+        yield from _told(key, self._function(key, _read(key, frames), state))
         _compare(self._function, self._memory, before)
 
 
@@ -474,11 +475,10 @@ class _State:
 
 
 def _read(key: tuple[Any, ...], rows: Iterable[Any]) -> Iterator[Any]:
-    if _journal.get() is None:
-        yield from rows
-        return
+    noted, whose, is_told = _noted(), str(key), _journal.get() is not None
     for item in rows:
-        for row in _rows_of(item):
+        noted.rows[whose] += len(item) if hasattr(item, "to_dict") else 1
+        for row in _rows_of(item) if is_told else ():
             _note(HandlerCall(key, f"row {row}", is_given=True))
         yield item
 
