@@ -16,6 +16,7 @@ import os
 import re
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -49,6 +50,7 @@ from headrace_properties.search.parallel import leave_signals_to_parent, spread
 from headrace_properties.search.user_lines import modules_of
 from headrace_properties.search.verification import Verification
 from headrace_properties.target import source_in
+from headrace_properties.user_code.review import CodeReview
 from headrace_sim.kernel import seldom_collected
 
 ResultT = TypeVar("ResultT")
@@ -74,14 +76,19 @@ EXAMPLES = (
     "headrace_scenarios.zeitgeist",
 )
 """Modules with a ``pipeline``, its ``feed`` and ``promises``, in whose code mistakes are drawn."""
-MUTANTS = 100
+README = "views"
+"""The module of README's pipeline, which a clone has."""
+MUTANTS, README_MUTANTS = 100, 40
+HOLDS_S = 6.0
+"""CPU time in which README's pipeline is to hold, seconds."""
 _SURVEYED = 12
 """Runs on the sound code, whose lines may be mutated: those of one search's inputs."""
 ROOT = Path(__file__).parents[2]
 """A clone has planted bugs there; an installation has none."""
 QUICK_EACH = 4
 
-PROTOCOLS, CODE, PLANTED = "broken protocols", "random mutants", "planted bugs"
+PROTOCOLS, CODE, PLANTED, JOBS = "broken protocols", "random mutants", "planted bugs", "planted Spark jobs"
+README_PROTOCOLS, README_CODE = (f"{kind}, README's pipeline" for kind in (PROTOCOLS, CODE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,8 @@ class Mistake:
 
     Attributes:
         kind: of mistake.
-        name: of the broken protocol, or ``MODULE`` of a pipeline.
+        name: of the broken protocol, of the pipeline's module, or of the planted job.
+        protocol: name of the broken protocol that hosts the pipeline; ``""``: the sound one does.
         sources: module to source, where that is not what its file says.
         asked: its author being asked about it counts, too.
         what: tells it from others of its name.
@@ -98,6 +106,7 @@ class Mistake:
 
     kind: str
     name: str
+    protocol: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
     asked: bool = False
     what: str = ""
@@ -138,29 +147,39 @@ def measure(options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
         for search, times in by_search.items():
             yield from _figures(kind, search, times, None if search == _FIRST else by_search[_FIRST])
         if not by_search:
-            yield Figure(kind, 0, detail="not measured: a clone of the repository has them")
+            yield Figure(kind, 0, detail=f"not measured: {KINDS[kind].needs}")
+    for search, cpu_s in _sound(options).items():
+        yield at_most(f"README's pipeline holds, {search}", cpu_s, HOLDS_S, "s of CPU time")
 
 
 BENCHMARK = Benchmark("sooner", "CPU time until a search finds what is wrong, by kind of mistake", measure)
+
+
+COLUMNS = (
+    "mistakes", "search", "hunted", *(f"within {most_s} s" for most_s in WITHIN_S), "median", "90th percentile",
+    f"median, {_FIRST} = 1",
+)  # fmt: skip
 
 
 def rows(options: BenchOptions) -> Iterator[dict[str, str]]:
     """Return the same as a table: a row for each kind of mistake and search."""
     for kind, by_search in _by_kind(options, lambda *_: None):
         for search, times in by_search.items():
-            yield {
-                "mistakes": kind,
-                "search": search,
-                "hunted": f"{len(times.hunted):,}",
-                **{f"within {most_s} s": f"{times.within(most_s):,}" for most_s in WITHIN_S},
-                "median": f"{times.median_s:.2f} s",
-                "90th percentile": f"{times.percentile_s:.2f} s",
-                f"median, {_FIRST} = 1": f"{times.median_s / by_search[_FIRST].median_s:.2f}",
-            }
+            cells = (
+                kind, search, f"{len(times.hunted):,}", *(f"{times.within(most_s):,}" for most_s in WITHIN_S),
+                f"{times.median_s:.2f} s", f"{times.percentile_s:.2f} s",
+                f"{times.median_s / by_search[_FIRST].median_s:.2f}",
+            )  # fmt: skip
+            yield dict(zip(COLUMNS, cells, strict=True))
+    sound = _sound(options)
+    for search, cpu_s in sound.items():
+        name, ratio = "none: README's pipeline holds", f"{cpu_s / sound[_FIRST]:.2f}"
+        cells = (name, search, "", *("" for _ in WITHIN_S), f"{cpu_s:.2f} s", "", ratio)
+        yield dict(zip(COLUMNS, cells, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class HuntTimes:
     """What hunts of one kind by one search came to. ``hunted``: their results."""
 
     hunted: Sequence[HuntResult]
@@ -181,7 +200,7 @@ class Times:
         return quantiles(times, n=10, method="inclusive")[-1] if len(times) > 1 else times[0]
 
 
-def _figures(kind: str, search: str, times: Times, plain: Times | None) -> Iterator[Figure]:
+def _figures(kind: str, search: str, times: HuntTimes, plain: HuntTimes | None) -> Iterator[Figure]:
     """Yield the figures of a search for one kind. ``plain``: what the first search came to; ``None``: this is it."""
     name, found, unit = f"{kind}, {search}", times.within(BUDGET_S), f"of {len(times.hunted)}"
     shares = ", ".join(f"{times.within(most_s)} within {most_s} s" for most_s in WITHIN_S)
@@ -206,13 +225,13 @@ def _told(mistake: Mistake) -> str:
     return " ".join(filter(None, (mistake.name.rpartition(".")[2], mistake.what)))
 
 
-def _by_kind(options: BenchOptions, on_progress: OnProgress) -> Iterator[tuple[str, dict[str, Times]]]:
+def _by_kind(options: BenchOptions, on_progress: OnProgress) -> Iterator[tuple[str, dict[str, HuntTimes]]]:
     """Hunt, kind by kind; yield what each search came to, and nothing of a kind that is not here.
 
     Each mistake is hunted by all searches one after the other, on an equally busy machine.
     """
-    for kind, mistakes in MISTAKES.items():
-        chosen = mistakes(options)
+    for kind in KINDS:
+        chosen = KINDS[kind].mistakes(options)
         if options.quick:
             chosen = chosen[:: max(1, math.ceil(len(chosen) / QUICK_EACH))]
         hunts = [Hunt(mistake, search, options.seed) for mistake in chosen for search in SEARCHES]
@@ -225,27 +244,52 @@ def _by_kind(options: BenchOptions, on_progress: OnProgress) -> Iterator[tuple[s
         yield (
             kind,
             {
-                search: Times([result for result in fit if result.hunt.search == search])
+                search: HuntTimes([result for result in fit if result.hunt.search == search])
                 for search in (SEARCHES if fit else ())
             },
         )
+
+
+def _sound(options: BenchOptions) -> dict[str, float]:
+    """Return the CPU time in which each search lets README's pipeline hold, seconds."""
+    sound = Mistake(README_CODE, README)
+    hunts = [Hunt(sound, search, options.seed) for search in SEARCHES if _readme()]
+    results = list(spread(hold_apart, hunts, 1, apart=True)) if hunts else []
+    return {result.hunt.search: result.cpu_s for result in results if result.cpu_s is not None}
 
 
 # What is hunted
 
 
 def _protocols(_: BenchOptions) -> Sequence[Mistake]:
-    return [Mistake(PROTOCOLS, name) for name, mutant in CATALOGUE.items() if mutant.directed is None]
+    return [Mistake(PROTOCOLS, name) for name in _BY_CHANCE]
+
+
+def _readme_protocols(_: BenchOptions) -> Sequence[Mistake]:
+    names = _BY_CHANCE if _readme() else ()
+    return [Mistake(README_PROTOCOLS, README, name, what=f"on {name}") for name in names]
+
+
+_BY_CHANCE = tuple(name for name, mutant in CATALOGUE.items() if mutant.directed is None)
 
 
 def _random_mutants(options: BenchOptions) -> Sequence[Mistake]:
-    wanted = QUICK_EACH if options.quick else options.runs or MUTANTS
-    shares = [len(range(place, wanted, len(EXAMPLES))) for place in range(len(EXAMPLES))]
-    parts = [(name, share, options.seed) for name, share in zip(EXAMPLES, shares, strict=True) if share]
-    drawn: dict[str, Sequence[CodeMutant]] = dict(spread(_draw_apart, parts, options.jobs, apart=True))
+    return _mutants(CODE, EXAMPLES, options.runs or MUTANTS, options)
+
+
+def _readme_mutants(options: BenchOptions) -> Sequence[Mistake]:
+    return _mutants(README_CODE, (README,) if _readme() else (), README_MUTANTS, options)
+
+
+def _mutants(kind: str, modules: Sequence[str], count: int, options: BenchOptions) -> Sequence[Mistake]:
+    wanted = QUICK_EACH if options.quick else count
+    parts = [
+        (name, len(range(place, wanted, len(modules))), options.seed) for place, name in enumerate(modules)
+    ]
+    drawn = dict(spread(_draw_apart, parts, options.jobs, apart=True)) if parts else {}
     return [
         Mistake(
-            CODE, name, {mutant.module.name: mutant.mutation.source},
+            kind, name, sources={mutant.module.name: mutant.mutation.source},
             what=f"{Path(mutant.module.file).name}:{mutant.mutation.line}: {mutant.change}",
         )
         for name, _, _ in parts
@@ -265,10 +309,21 @@ def _planted(_: BenchOptions) -> Sequence[Mistake]:
     ]
 
 
-MISTAKES: Mapping[str, Callable[[BenchOptions], Sequence[Mistake]]] = MappingProxyType(
-    {PROTOCOLS: _protocols, CODE: _random_mutants, PLANTED: _planted}
-)
-"""What lists the mistakes of a kind, by kind."""
+def _jobs(_: BenchOptions) -> Sequence[Mistake]:
+    (names,) = spread(_jobs_apart, [_PLANTED_JOBS], 1, apart=True)
+    return [Mistake(JOBS, name) for name in names]
+
+
+_PLANTED_JOBS = "tests.properties.spark_jobs.trials"
+"""A clone has this module with planted jobs by name, ``ALL``, each with its ``target``."""
+
+
+def _readme() -> str:
+    """Return the source of README's pipeline; ``""``: there is no README."""
+    readme = ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8") if readme.exists() else ""
+    block = re.search(rf"^```python\n(# {README}\.py.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return block[1] if block else ""
 
 
 # In a process that imports nothing of what is hunted
@@ -277,6 +332,15 @@ MISTAKES: Mapping[str, Callable[[BenchOptions], Sequence[Mistake]]] = MappingPro
 def hunt_apart(hunt: Hunt) -> HuntResult:
     """Hunt in a child process."""
     return _apart(partial(_hunt, hunt), HuntResult(hunt))
+
+
+def hold_apart(hunt: Hunt) -> HuntResult:
+    """Verify in a child process, to the end; the time is that until it holds, and ``None`` if it does not."""
+    return _apart(partial(_hunt, hunt, ends=True), HuntResult(hunt))
+
+
+def _jobs_apart(module: str) -> tuple[str, ...]:
+    return _apart(partial(_named_jobs, module), ())
 
 
 def _draw_apart(part: tuple[str, int, int]) -> tuple[str, Sequence[CodeMutant]]:
@@ -312,6 +376,7 @@ def _answer(to: Connection, work: Callable[[], object]) -> NoReturn:
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nothing, stream)
+    sys.path.insert(0, str(ROOT))
     to.send(work())
     os._exit(0)  # threads that a target has left are nobody's
 
@@ -324,24 +389,24 @@ class _OverError(BaseException):
         self.found = found
 
 
-def _hunt(hunt: Hunt) -> HuntResult:
-    began_s = _cpu_s()
+def _hunt(hunt: Hunt, *, ends: bool = False) -> HuntResult:
+    """Hunt a mistake, or with ``ends`` take the end of the search for the result."""
+    began_s, kind = _cpu_s(), KINDS[hunt.mistake.kind]
 
     def look(*, found: bool) -> None:
         if found or _cpu_s() - began_s >= BUDGET_S:
             raise _OverError(found=found)
 
-    search = replace(Search(examples=_ENDLESS, seed=hunt.seed), **SEARCHES[hunt.search])
-    hunting = _hunt_protocol if hunt.mistake.kind == PROTOCOLS else _hunt_code
+    search = replace(Search(examples=None if ends else kind.runs, seed=hunt.seed), **SEARCHES[hunt.search])
     try:
         with guarded(), seldom_collected():
-            hunting(hunt.mistake, search, look)
+            kind.hunt(hunt.mistake, search, look)
     except _OverError as over:
         spent_s = _cpu_s() - began_s
-        return HuntResult(hunt, spent_s if over.found and spent_s <= BUDGET_S else None)
+        return HuntResult(hunt, spent_s if over.found and spent_s <= BUDGET_S and not ends else None)
     except BaseException as error:  # noqa: BLE001  a mutant may raise anything, before any search begins
         return HuntResult(hunt, why=f"{type(error).__name__}: {error}")
-    return HuntResult(hunt)
+    return HuntResult(hunt, _cpu_s() - began_s if ends else None)
 
 
 def _cpu_s() -> float:
@@ -376,21 +441,27 @@ def _hunt_protocol(mistake: Mistake, search: Search, look: Look) -> None:
 def _hunt_code(mistake: Mistake, search: Search, look: Look) -> None:
     """Verify a pipeline until a run fails, or something is found about its code."""
     sys.meta_path.insert(0, SourceChanges(mistake.sources))
+    target = _target(mistake.name)
+    if mistake.protocol:
+        target = replace(target, protocol=CATALOGUE[mistake.protocol].protocol())
 
     def on_run(verification: Verification) -> None:
         look(found=verification.failure is not None)
 
-    trials = PipelineTrials(_target(mistake.name), search, on_run=on_run)
+    trials = PipelineTrials(target, search, on_run=on_run)
     with call_time_limited(trials.target.application.limits):
         trials.review()
-        assert trials.code is not None, "the protocol is sound"
-        look(found=bool(trials.code.of(FindingClass.VIOLATED) or (mistake.asked and trials.code.findings)))
+        code = trials.code or CodeReview(())
+        look(found=bool(code.of(FindingClass.VIOLATED) or (mistake.asked and code.findings)))
         trials.search()
 
 
 def _target(name: str) -> PipelineTarget:
     """Import a module, and return its pipeline with its input and its promises."""
-    sys.path.insert(0, str(ROOT))
+    if name == README:
+        folder = tempfile.mkdtemp()
+        Path(folder, f"{README}.py").write_text(_readme(), encoding="utf-8")
+        sys.path.insert(0, folder)
     module = importlib.import_module(name)
     pipeline = module.pipeline
     promises = check_promises(getattr(module, "promises", ()), [pipeline])
@@ -411,3 +482,50 @@ def _draw(name: str, count: int, seed: int) -> tuple[CodeMutant, ...]:
     modules = [module_of(module.__name__) for module in user_modules([name, *modules_of(application)])]
     surveyed = survey(load, frozenset(module.file for module in modules), _SURVEYED)
     return tuple(sample(in_workers(application, modules, surveyed), count, seed))
+
+
+def _hunt_job(mistake: Mistake, _: Search, look: Look) -> None:
+    """Verify a planted Spark job or its sink until the first finding."""
+    planted = importlib.import_module(_PLANTED_JOBS).ALL[mistake.name]
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        report = planted.target().verify(progress=lambda _done, _all: look(found=False))
+    look(found=bool(report.findings))
+
+
+def _named_jobs(module: str) -> tuple[str, ...]:
+    """Return the names of the planted jobs; none if this is no clone, or PySpark is not installed."""
+    try:
+        return tuple(importlib.import_module(module).ALL)
+    except ImportError:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class KindOfMistake:
+    """A kind of mistake.
+
+    Attributes:
+        mistakes: lists them.
+        hunt: searches for one, and calls the last argument with ``found`` after each step.
+        needs: what they are in.
+        runs: after so many in which a fault strikes a search ends; ``None``: after as many as by default.
+    """
+
+    mistakes: Callable[[BenchOptions], Sequence[Mistake]]
+    hunt: Callable[[Mistake, Search, Look], None]
+    needs: str = "a clone of the repository has them"
+    runs: int | None = _ENDLESS
+
+
+KINDS: Mapping[str, KindOfMistake] = MappingProxyType(
+    {
+        PROTOCOLS: KindOfMistake(_protocols, _hunt_protocol),
+        CODE: KindOfMistake(_random_mutants, _hunt_code),
+        PLANTED: KindOfMistake(_planted, _hunt_code),
+        JOBS: KindOfMistake(_jobs, _hunt_job, "they need PySpark, and a clone of the repository"),
+        README_PROTOCOLS: KindOfMistake(_readme_protocols, _hunt_code, runs=None),
+        README_CODE: KindOfMistake(_readme_mutants, _hunt_code, runs=None),
+    }
+)
+"""All of them, by name. README's pipeline is hunted as ``headrace verify`` does, which stops after some runs."""

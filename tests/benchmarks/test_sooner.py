@@ -7,13 +7,15 @@ from headrace_benchmarks.figures import BenchOptions
 from headrace_benchmarks.sooner import (
     BUDGET_S,
     CODE,
-    MISTAKES,
+    KINDS,
     PLANTED,
     PROTOCOLS,
+    README,
+    README_PROTOCOLS,
     Hunt,
     HuntResult,
+    HuntTimes,
     Mistake,
-    Times,
 )
 from headrace_properties.proof.mutants import CATALOGUE
 from headrace_properties.search.parallel import spread
@@ -38,14 +40,14 @@ def test_what_is_sound_takes_the_whole_budget(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_changed_source_takes_the_place_of_the_file() -> None:
     name = "headrace_scenarios.examples.orders"
-    changed = Hunt(Mistake(CODE, name, {name: "raise ValueError('changed')"}), "plain", 0)
+    changed = Hunt(Mistake(CODE, name, sources={name: "raise ValueError('changed')"}), "plain", 0)
     (result,) = spread(sooner.hunt_apart, [changed], 1, apart=True)  # where nothing has imported it
     assert (result.cpu_s, result.why) == (None, "ValueError: changed")
 
 
 def test_what_is_not_found_counts_as_the_budget_in_medians_and_in_no_share() -> None:
     hunt = Hunt(Mistake(CODE, "some"), "plain", 0)
-    times = Times([HuntResult(hunt, 1.0), HuntResult(hunt, 3.0), HuntResult(hunt)])
+    times = HuntTimes([HuntResult(hunt, 1.0), HuntResult(hunt, 3.0), HuntResult(hunt)])
     assert [times.within(most_s) for most_s in (2, 5, 20)] == [1, 2, 2]
     assert times.median_s == 3.0
     assert times.percentile_s == pytest.approx(3 + 0.8 * (BUDGET_S - 3))
@@ -53,8 +55,8 @@ def test_what_is_not_found_counts_as_the_budget_in_medians_and_in_no_share() -> 
 
 def test_all_broken_protocols_and_planted_bugs_are_hunted() -> None:
     left_out = {name for name, mutant in CATALOGUE.items() if mutant.directed}
-    assert {each.name for each in MISTAKES[PROTOCOLS](BenchOptions())} == CATALOGUE.keys() - left_out
-    planted = MISTAKES[PLANTED](BenchOptions())
+    assert {each.name for each in KINDS[PROTOCOLS].mistakes(BenchOptions())} == CATALOGUE.keys() - left_out
+    planted = KINDS[PLANTED].mistakes(BenchOptions())
     assert [each.name for each in planted] == [f"tests.planted.{bug}" for bug in BUGS]
     assert any(each.asked for each in planted)
 
@@ -62,7 +64,13 @@ def test_all_broken_protocols_and_planted_bugs_are_hunted() -> None:
 @pytest.mark.slow
 def test_the_same_seed_draws_the_same_mutants_of_code_in_workers() -> None:
     options = BenchOptions(seed=3, runs=2)
-    drawn = MISTAKES[CODE](options)
-    assert [mistake.what for mistake in drawn] == [mistake.what for mistake in MISTAKES[CODE](options)]
+    drawn = KINDS[CODE].mistakes(options)
+    assert [mistake.what for mistake in drawn] == [mistake.what for mistake in KINDS[CODE].mistakes(options)]
     assert all("def feed" not in mistake.what and mistake.sources for mistake in drawn)
     assert len(drawn) == 2
+
+
+def test_readmes_pipeline_is_hunted_as_the_page_has_it() -> None:
+    on_page = Hunt(Mistake(README_PROTOCOLS, README, protocol="without sequencers"), "plain", 2)
+    (result,) = spread(sooner.hunt_apart, [on_page], 1, apart=True)
+    assert result.cpu_s is not None
