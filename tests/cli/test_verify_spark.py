@@ -1,17 +1,28 @@
 """``headrace verify`` on a Spark job or sink: exit codes, the text and the JSON document."""
 
+import io
 import json
 import os
 import signal
 import sys
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from rich.console import Console
 
+from headrace_cli.reports.search_end import SearchEnd
+from headrace_cli.reports.spark_report import SparkSearchReport
 from headrace_cli.terminal.live_progress import SearchProgress
+from headrace_properties.findings import Family, Finding, Kind
 from headrace_properties.search.guard import unguarded
-from tests.cli.rig import Run
+from headrace_properties.session import Result, Session
+from headrace_properties.spark_trials import SparkTrials
+from headrace_properties.user_frames import Place
+from tests.cli.rig import Run, plain
 
 pytestmark = pytest.mark.spark  # it needs PySpark, though not Java
 
@@ -99,12 +110,12 @@ def payments(folder: Path) -> Path:
                 f"Violated with PySpark {version('pyspark')[:3]}, after",
             ),
         ),
-        ("replace", 0, ("Holds with PySpark ",)),
+        ("replace", 0, ("Holds with PySpark ", "HOLDS: no failure changes the output\n")),
         (
             "build",
             0,
             (
-                "Whether that run is right, nobody said: --verbose proposes promises",
+                "No promise says whether that run is right: --verbose proposes promises",
                 "Assumed of the source: each record comes once, in any order. Whether any comes again, nobody said",
             ),
         ),
@@ -118,7 +129,40 @@ def test_exit_code_reflects_the_findings(
     (payments / "payments.py").write_text(PAYMENTS.replace(BATCHES, ONE_BATCH))
     done = run("verify", f"payments:{target}", *SCHEMA)
     assert (done.exit_code, [text for text in told if text not in done.output]) == (code, []), done.output
+    header, *lines = done.stdout.splitlines()
+    assert header.startswith(("HOLDS: ", "VIOLATED: ", "UNKNOWN: ")[(0, 1, 3).index(code)])
+    assert len(lines) < 25, "the verdict, the cause, the line and the next command"
     assert not (payments / "payments.txt").exists()
+
+
+@pytest.mark.parametrize(("terminal", "width"), [(False, 100), (True, 80)])
+def test_a_brief_report_of_many_findings_names_those_that_do_not_fit(*, terminal: bool, width: int) -> None:
+    shows = partial(Finding, place=Place("/payments.py", 7), remedy="Keep the batch id with the rows. " * 4)
+    kinds = [Kind(Family.SINK, name) for name in ("twice", "missing", "stale", "differs", "stuck", "memory")]
+    findings = [
+        shows(kind, "the driver died after commit", trial=SimpleNamespace(schedule=1)) for kind in kinds
+    ]
+    trials = SimpleNamespace(
+        findings=findings * 2, why_open=("the search was stopped",), parts=(), notes=tuple("abcdefghijk"), pyspark="4.3.0",
+        source=SimpleNamespace(environment={}), part_of=lambda _finding: None,
+    )  # fmt: skip
+    files = dict.fromkeys(range(12), Path("failure.json"))
+    session = SimpleNamespace(kept=("kept",) * 30, files=files, result=Result.VIOLATED)
+    report = SparkSearchReport(cast(SparkTrials, trials), SearchEnd(cast(Session, session), 1.0))
+    texts = []
+    for verbose in (False, True):
+        console = Console(file=io.StringIO(), force_terminal=terminal, width=width, color_system=None)
+        report.print(console, verbose=verbose)
+        texts.append(console.file.getvalue())  # type: ignore[attr-defined]
+    brief = texts[0]
+    assert brief.startswith("VIOLATED: each row exactly once (twice)\n  /payments.py:7: the driver died")
+    assert "\n  headrace replay failure.json --explain\n" in brief
+    assert len(brief.splitlines()) <= 25, brief
+    assert "\nWith it: " in brief
+    assert "(--verbose shows each) " in plain(brief)
+    assert [text.count("VIOLATED: ") for text in texts] == [brief.count("VIOLATED: "), 12]
+    assert 2 <= brief.count("VIOLATED: ") < 12
+    assert [text.count("\nkept\n") for text in texts] == [0, 1]
 
 
 SUMS = """

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from headrace_cli.reports.scope_report import result_words, scope_document, scope_lines
 from headrace_cli.reports.search_end import SearchEnd
-from headrace_cli.reports.stated import print_hint, print_proposals, stated_document
+from headrace_cli.reports.stated import HINT, print_proposals, stated_document
 from headrace_cli.reports.unseen import print_unreached, print_unseen, unseen_document
 from headrace_cli.terminal.documents import failure_document, finding_document, invariants_document
 from headrace_cli.terminal.exit import RESULT_WORDS, ExitCode
@@ -31,6 +31,7 @@ from headrace_cli.terminal.render import (
     print_lines,
     print_plan,
     print_result,
+    print_sentences,
     print_table,
     print_text,
     print_verdicts,
@@ -235,11 +236,11 @@ class SearchReport:
         """Print that nobody has said what should leave, and what could be promised."""
         if self.target.promises:
             return
-        unsaid = "Judged by the invariants. Whether what leaves is right, nobody said"
+        unsaid = "Judged by the invariants. No promise says whether the output is right"
         if verbose:
             print_proposals(console, unsaid, self._proposals(), "its module")
         else:
-            print_hint(console, unsaid)
+            print_sentences(console, f"{unsaid}{HINT}")
 
     def _proposals(self) -> tuple[Proposal, ...]:
         """Return what could be promised, if nothing is."""

@@ -10,12 +10,8 @@ from headrace_cli.terminal.render import print_lines, print_sentences
 from headrace_properties.promises import Promise
 from headrace_properties.promises.guesses import Proposal
 
-UNDISTURBED = "Compared with a run without failures. Whether that run is right, nobody said"
-
-
-def print_hint(console: Console, unsaid: str) -> None:
-    """Print what nobody has said, and how to see what could be promised."""
-    print_sentences(console, f"{unsaid}: --verbose proposes promises")
+UNDISTURBED = "Compared with a run without failures. No promise says whether that run is right"
+HINT = ": --verbose proposes promises"
 
 
 def print_proposals(console: Console, unsaid: str, proposals: Sequence[Proposal], where: str) -> None:
