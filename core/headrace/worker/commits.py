@@ -53,8 +53,8 @@ class Commits:
     __slots__ = (
         "_acks_after", "_acks_first", "_awaits", "_committable", "_delivered", "_delivered_since", "_failures",
         "_linger_until", "_locks_key", "_most_writes", "_needs_write", "_next_number", "_on_refused", "_ready",
-        "_resting", "_rules", "_run_class", "_sends_after", "_sends_first", "_settings", "_stragglers", "_strong", "_writes",
-        "_written", "batch", "pace", "restores_read", "sending", "shared", "soft",
+        "_resting", "_rules", "_run_class", "_sends_after", "_sends_first", "_settings", "_stragglers", "_strong", "_taken",
+        "_writes", "_written", "batch", "pace", "restores_read", "sending", "shared", "soft",
     )  # fmt: skip
 
     def __init__(self, soft: SoftState, sending: Sending, on_refused: Callable[[], None]) -> None:
@@ -71,7 +71,8 @@ class Commits:
         self._needs_write = rules.needs_write
         order = rules.order(where.strong)
         run, commit = order.index(Act.RUN), order.index(Act.COMMIT)
-        self._sends_first = Act.SEND in order[run:commit]
+        self._taken = shared.taken
+        self._sends_first = self._taken is None and Act.SEND in order[run:commit]
         self._awaits = Act.AWAIT in order[run:commit]
         self._acks_first = Act.ACK in order[run:commit]
         self._acks_after, self._sends_after = Act.ACK in order[commit:], Act.SEND in order[commit:]
@@ -210,7 +211,8 @@ class Commits:
         if self._sends_first:
             self._send_first(now, step)
         else:
-            step.checkpoints = step.outcome.productions
+            if self._taken is None:
+                step.checkpoints = step.outcome.productions
             self.complete(step)
 
     def _read(self, now: int, slot: KeySlot) -> None:
@@ -378,7 +380,9 @@ class Commits:
             sending.ack_steps(steps)
         for step in steps:
             slot = step.slot
-            if self._sends_after:
+            if self._taken is not None:
+                self._taken.extend(step.outcome.productions)
+            elif self._sends_after:
                 for production in step.outcome.productions:
                     sending.send(now, production, slot)
             elif step.holders:

@@ -11,6 +11,7 @@ from headrace.history import History
 from headrace.rules import Rules
 from headrace.store.client import StoreClient
 from headrace.wire.effects import Effect
+from headrace.wire.rows import Production
 from headrace.worker.cache import RowCache
 from headrace.worker.step import Holder
 
@@ -43,17 +44,25 @@ class Shared:
         record: records its events.
         runs: how often user code ran.
         uncharged: the intervals it ran for, run by run, since the host last said what CPU time that took.
+        taken: see `Worker`.
     """
 
     __slots__ = (
         "_parts", "address", "cache", "effects", "history", "options", "outbox", "record", "routing", "rules", "runs", "store",
-        "sweep_due", "uncharged", "wakes",
+        "sweep_due", "taken", "uncharged", "wakes",
     )  # fmt: skip
 
     def __init__(
-        self, address: str, options: EngineOptions, history: History, rules: Rules, parts: Mapping[type, type]
+        self,
+        address: str,
+        options: EngineOptions,
+        history: History,
+        rules: Rules,
+        parts: Mapping[type, type],
+        taken: list[Production] | None,
     ) -> None:
         self.address = address
+        self.taken = taken
         self._parts = parts
         self.rules = rules
         self.options = options

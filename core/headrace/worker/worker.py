@@ -40,6 +40,8 @@ class Worker:
         options: of the engine.
         history: where it writes what happens.
         rules: what it asks.
+        taken: takes over all productions along with the commit of what made them, from a host that delivers both or neither; then
+            none is checkpointed, sent or ACKed. ``None``: a network delivers them (6.1.1).
 
     Attributes:
         parts: subclasses that stand in for the classes of its intervals; a seam for mutants.
@@ -54,12 +56,13 @@ class Worker:
         options: EngineOptions,
         history: History,
         rules: Rules = RULES,
+        taken: list[Production] | None = None,
     ) -> None:
         self.address = address
         self._topologies = topologies
         self._options = options
         self._rules = rules
-        self._shared = Shared(address, options, history, rules, self.parts)
+        self._shared = Shared(address, options, history, rules, self.parts, taken)
         self._effects = self._shared.effects
         self._incarnation = 0
         self._table = m.Table()
@@ -264,23 +267,31 @@ class Worker:
     def _on_deliver(self, now: int, message: m.Deliver) -> None:
         if not self._has_news:  # nearly always it has, for which this saves a call
             self._note_news(now)
-        self._deliver(now, message.production, message.sender)
+        interval = self._delivered(message.production, message.sender)
+        if interval is not None:
+            interval.pump(now)
 
-    def _deliver(self, now: int, production: Production, sender: str) -> None:
+    def _delivered(self, production: Production, sender: str) -> OwnedInterval | None:
+        """Deliver it to the interval of its key; return this if it is to be pumped."""
         key = production.key
         for interval in self._by_computation.get(production.consumer, ()):
             keys = interval.interval
             if keys.low <= key and (keys.high is None or key < keys.high):  # as `contains` does
-                if interval.deliver(production, sender):
-                    interval.pump(now)
-                return
+                return interval if interval.deliver(production, sender) else None
+        return None
 
     def _on_deliveries(self, now: int, event: Deliveries) -> None:
         self._note_news(now)
         for interval in self._intervals.values():
             interval.soft.in_order = event.in_order
+        is_pumped = self._shared.taken is None  # a network's deliveries come one by one
         for production in event.productions:
-            self._deliver(now, production, event.sender)
+            delivered = self._delivered(production, event.sender)
+            if delivered is not None and is_pumped:
+                delivered.pump(now)
+        if not is_pumped:
+            for interval in self.intervals:
+                interval.pump(now)
 
     def _on_ack(self, now: int, message: m.Ack) -> None:
         self._note_news(now)

@@ -10,8 +10,8 @@ Rules of this file:
 * Deviation: no master mints the sequencer of an assignment (7.1). It is derived from the number of the micro-batch, since Spark
   commits a batch's state at most once, and a repeated batch runs on the state of the batch before it. State whose sequencer is
   not smaller than the batch's own comes from the batch's future, and is refused (6.2).
-* Deviation: a production is ACKed at once and not when its consumer has committed it (6.1.1). The micro-batch takes it over, and
-  it counts if the batch is committed.
+* Deviation: the micro-batch takes over a production with the write of what made it, and it counts if the batch is committed. So
+  it needs no checkpoint and no ACK (6.1.1), but for a History, which has them: there it is ACKed at once.
 * In a batch, records come first, under the watermark that the interval knew before. Then the watermark advances, and timers fire.
   So a sender's productions in a batch are never late for its consumer in the same batch.
 * A sender whose rows hold the watermark back (by state with a hold, by wall timers with one, or through its own senders) tells
@@ -448,7 +448,8 @@ class _Machines:
         self, process: str, pipeline: Pipeline, mediator: Mediator, history: History, now: int
     ) -> None:
         self.sent: list[Production] = []
-        self._worker = Worker(process, (pipeline,), OPTIONS, history)
+        taken = None if history.keeps else self.sent
+        self._worker = Worker(process, (pipeline,), OPTIONS, history, taken=taken)
         self._mediator = mediator
         self._history = history
         self._now = now
