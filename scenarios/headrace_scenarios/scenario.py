@@ -5,7 +5,7 @@ conclusion, all derived from the History.
 """
 
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,6 +61,7 @@ class ScenarioRun:
         history: the run's events.
         verdicts: verdict of each invariant.
         timeline: the timeline as text.
+        names: what the paper calls the processes at these addresses.
         conclusion: what the History shows, in sentences.
         drawing: the picture in the paper's style; ``None``: the paper has none.
     """
@@ -71,6 +72,7 @@ class ScenarioRun:
     history: History
     verdicts: dict[str, Verdict]
     timeline: str
+    names: Mapping[str, str]
     conclusion: tuple[str, ...]
     drawing: Picture | None = None
 
@@ -120,6 +122,7 @@ class Scenario:
             history=history,
             verdicts=judge(history, [story.pipeline]),
             timeline=story.account or render(history, story.lanes),
+            names={lane.address: lane.title for lane in story.lanes if lane.address},
             conclusion=tuple(story.conclusion),
             drawing=story.drawing,
         )

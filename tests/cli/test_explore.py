@@ -23,8 +23,8 @@ from headrace_properties.proof.mutants import MUTANTS
 from headrace_properties.search.moves import ScopedRuns
 from headrace_properties.search.scope import Scope
 from headrace_sim import SOUND, Protocol
+from tests.cli.browser import PHONE, Browser, Screen, browser_in, needs_browser
 from tests.cli.rig import Run, environment, save_zombie
-from tests.cli.test_pictures import BROWSER, QUIET
 
 
 @contextmanager
@@ -121,43 +121,31 @@ DRIVE = """
     found.click();
     await idle();
   };
+  const back = () => new Promise((go) => { addEventListener('popstate', go, { once: true }); history.back(); }).then(idle);
   const note = (name) => { document.body.dataset[name] = $('alarm').textContent || 'nothing'; };
-  const main = async () => { await idle(); $('kind').value = 'work'; %s };
-  const end = (error) => Object.assign(document.body.dataset, { ready: 'yes' }, error && { failed: String(error) });
-  main().then(() => end(), end);"""
+  await idle();
+  $('kind').value = 'work';
+  %s;"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    yield from browser_in(tmp_path_factory.mktemp("browser"))
 
 
 def driven(
-    server: ExplorerServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, width: int = 1500
+    browser: Browser, server: ExplorerServer, script: str, screen: Screen | None = None
 ) -> dict[str, str]:
-    """What a script at the end of the page notes, in a browser."""
-    serve = server._get
-
-    def with_script(path: str, query: Any) -> Any:
-        content = serve(path, query)
-        if path or content is None:
-            return content
-        end = f"<script>{DRIVE % script}</script></body>"
-        return content[0], content[1].replace(b"</body>", end.encode())
-
-    monkeypatch.setattr(server, "_get", with_script)
-    command = [
-        str(BROWSER), *[option for option in QUIET if "virtual" not in option], "--virtual-time-budget=100000",
-        f"--window-size={width},1000", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", server.address,
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
-    body = re.search(r"<body[^>]*>", done.stdout)
-    assert body
-    notes = dict(re.findall(r'data-(\w+)="(.*?)"', body[0]))
-    assert notes.get("ready") == "yes", done.stdout[:500]
-    assert "failed" not in notes, notes
+    """What a script notes in the page."""
+    browser.open(server.address, screen or Screen())
+    browser.run(f"(async () => {{ {DRIVE % script} }})()")
+    assert not browser.complaints
+    notes: dict[str, str] = browser.run("({ ...document.body.dataset })")
     return notes
 
 
-@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")
-def test_zombie_write_is_found_by_hand_undone_and_saved(
-    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@needs_browser
+def test_zombie_write_is_found_by_hand_undone_and_saved(folder: Path, run: Run, browser: Browser) -> None:
     """Hold a write, move its keys, and let the write go: with no sequencers it is applied (Figure 12)."""
     script = """
       await until('worker-0 receives: Deliver');
@@ -173,7 +161,7 @@ def test_zombie_write_is_found_by_hand_undone_and_saved(
       while (document.querySelectorAll('#choices li').length > 2) await press('ArrowLeft');
       await press('End');
       note('undone');
-      history.back(); await idle(); history.back(); await idle();
+      await back(); await back();
       $('choices').querySelectorAll('button')[1].click(); await idle();
       document.body.dataset.left = document.querySelectorAll('#choices li').length;
       await click('move the keys', 'from worker-0 to worker-1');
@@ -184,7 +172,7 @@ def test_zombie_write_is_found_by_hand_undone_and_saved(
       document.body.dataset.saved = got.path;
       document.body.dataset.shows = got.shows;"""
     with served("views:pipeline", MUTANTS["without sequencers"]) as server:
-        notes = driven(server, folder, monkeypatch, script)
+        notes = driven(browser, server, script)
     assert notes["before"] == notes["undone"] == "nothing"
     assert "S6 broken: only the latest owner writes" in notes["after"]
     assert notes["left"] == "1"
@@ -194,16 +182,17 @@ def test_zombie_write_is_found_by_hand_undone_and_saved(
     assert "The run is the recorded one, byte for byte" in again.stdout
 
 
-@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")
-def test_users_cursed_hook_is_shown_on_a_phone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_browser
+@pytest.mark.usefixtures("folder")
+def test_users_cursed_hook_is_shown_on_a_phone(browser: Browser) -> None:
     script = """
       document.body.dataset.cursed = $('error').textContent.includes('this window is cursed');
       document.body.dataset.wide = document.documentElement.scrollWidth > innerWidth;
       await until('worker-0 receives: Deliver');
       $('diagram').open = true;
-      await new Promise((go) => setTimeout(go, 2000));
+      while (!$('diagram').querySelector('iframe')?.contentDocument?.querySelector('[data-event]')) await pause();
       const drawn = $('diagram').querySelector('iframe').contentDocument.querySelectorAll('[data-event]');
       document.body.dataset.drawn = drawn.length > 5;"""
     with served("failing:pipeline") as server:
-        notes = driven(server, folder, monkeypatch, script, width=500)
+        notes = driven(browser, server, script, PHONE)
     assert (notes["cursed"], notes["wide"], notes["drawn"]) == ("true", "false", "true")

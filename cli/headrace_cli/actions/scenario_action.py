@@ -64,7 +64,7 @@ def tell_scenario(
         )
     save_pictures(
         showing, files, scenario_run.history, scenario_run.verdicts,
-        title=scenario.title, subtitle=subtitle, pipelines=[scenario_run.pipeline],
+        title=scenario.title, subtitle=subtitle, pipelines=[scenario_run.pipeline], names=scenario_run.names,
     )  # fmt: skip
     if chart is not None and scenario_run.drawing is not None:
         files.write(chart, "--chart", scenario_run.drawing.save)

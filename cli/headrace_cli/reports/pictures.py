@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -29,12 +30,13 @@ def save_pictures(
     subtitle: str,
     rates: FailureRates | None = None,
     pipelines: Sequence[Pipeline] = (),
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Write the requested files. ``rates``: of failure, drawn beside the time; ``pipelines``: have the codecs."""
-    said = {"title": title, "subtitle": subtitle}
+    """Write the requested files; for the arguments see `spacetime_html`."""
+    said: Any = {"title": title, "subtitle": subtitle, "rates": rates, "pipelines": pipelines, "names": names}
     makers = {
-        "html": lambda: spacetime_html(history, verdicts, **said, rates=rates, pipelines=pipelines).encode(),
-        "svg": lambda: spacetime_svg(history, verdicts, **said, rates=rates, pipelines=pipelines).encode(),
+        "html": lambda: spacetime_html(history, verdicts, **said).encode(),
+        "svg": lambda: spacetime_svg(history, verdicts, **said).encode(),
         "perfetto": lambda: perfetto_json(history, title),
     }
     for option, path in showing.paths:

@@ -245,13 +245,13 @@ class _Run:
         """Save pictures and the History; a run that stopped with an error has none."""
         if self.history:
             name, deployed = self.said.target.name, self.said.target.deployed
-            words = {"title": name, "subtitle": self.said.subtitle}
             save_pictures(
                 self.options.showing,
                 files,
                 self.history,
                 self.verdicts,
-                **words,
+                title=name,
+                subtitle=self.said.subtitle,
                 rates=self.rates,
                 pipelines=deployed,
             )

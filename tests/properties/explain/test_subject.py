@@ -161,7 +161,7 @@ def test_the_page_has_every_step_of_the_story_and_the_initial_state_of_a_row() -
     history, verdicts = run_of("reserve", "collect", promises=(no_more_copies_than_there_are,))
     document = document_of(history, verdicts, "books", "", None, [books])
     (told,) = document["verdicts"]
-    assert {sentence["event"] for sentence in told["story"]} <= set(told["subject"])
+    assert {sentence["event"] for sentence in told["sentences"]} <= set(told["subject"])
     applied = [number for number, event in enumerate(history) if isinstance(event, h.Applied)]
     assert set(applied) <= set(told["subject"])
     states = [document["events"][number]["detail"] for number in applied]

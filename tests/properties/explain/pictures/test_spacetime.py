@@ -66,7 +66,7 @@ def test_every_event_is_there_and_every_number_is_one_of_theirs(zombie: Scenario
     )
     for verdict in data["verdicts"]:
         assert set(verdict["witness"]) <= set(verdict["subject"]) <= set(numbers)
-        assert {told["event"] for told in verdict["story"]} <= set(verdict["subject"])
+        assert {told["event"] for told in verdict["sentences"]} <= set(verdict["subject"])
     assert data["told"] == "S6"
 
 

@@ -4,13 +4,12 @@ Processes are across, time runs down, messages are arrows. Each event has a row 
 the right of all processes: no arrow can cross it, and it fits on a phone.
 
 Rules of this package: all facts are derived here, from the History, and go into the page as data; the scripts only choose what to
-show, and draw it. The page works without a network. `still` draws a picture without scripts from the same data.
+show, and draw it. `page` writes the page, `still` draws a picture without scripts from the same data.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
-from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -24,11 +23,12 @@ from headrace_properties.checkers.invariant_catalogue import is_invariant, rule
 from headrace_properties.explain.causality import Link, LinkKind, links_of, messages_of, numbers_of
 from headrace_properties.explain.decoding import Codecs
 from headrace_properties.explain.event_summaries import phrase, seconds
+from headrace_properties.explain.fault_sentences import struck
 from headrace_properties.explain.losses import losses_of
-from headrace_properties.explain.narrative import narrate
+from headrace_properties.explain.narrative import LONGEST, narrate
+from headrace_properties.explain.pictures.spacetime.page import harmless_of, page_of
 from headrace_properties.explain.subject import end_of, subject_of
 from headrace_properties.explain.tenures import outages_of, tenures_of
-from headrace_properties.printable import visible
 from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.verdict import Verdict, Violated
 
@@ -49,8 +49,6 @@ _GROUPS: dict[type, str] = {
 
 _ROLES = ("injector", "worker", "master", "authority", "store", "outside")
 """Lanes in this order, from left to right."""
-
-_SCRIPTS = ("diagram", "stage", "page")
 
 _TIMES = frozenset(
     {
@@ -77,6 +75,7 @@ def spacetime_html(
     subtitle: str = "",
     rates: FailureRates | None = None,
     pipelines: Sequence[Pipeline] = (),
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Draw a run as a page.
 
@@ -87,20 +86,9 @@ def spacetime_html(
         subtitle: one line: the pipeline, the protocol.
         rates: how often the run fails if it continues in another way, drawn beside the time; ``None``: not measured.
         pipelines: the versions that ran, whose codecs decode the values; without one, bytes are shown in hexadecimal digits.
+        names: what the paper calls the processes at these addresses.
     """
-    package = files(__package__)
-    data = msgspec.json.encode(document_of(history, verdicts, title, subtitle, rates, pipelines)).decode()
-    parts = {
-        "{{title}}": escape(visible(title)),
-        "{{css}}": package.joinpath("diagram.css").read_text("utf-8"),
-        "{{data}}": data.replace("<", "\\u003c"),  # else a value could end the script
-        "{{js}}": "\n".join(package.joinpath(f"{name}.js").read_text("utf-8") for name in _SCRIPTS),
-    }
-    page = package.joinpath("template.html").read_text("utf-8")
-    head, *rest = page.split("{{")
-    return head + "".join(
-        parts["{{" + part.split("}}", 1)[0] + "}}"] + part.split("}}", 1)[1] for part in rest
-    )
+    return page_of(document_of(history, verdicts, title, subtitle, rates, pipelines, names))
 
 
 def role_of(address: str) -> str:
@@ -141,6 +129,7 @@ def document_of(
     subtitle: str,
     rates: FailureRates | None = None,
     pipelines: Sequence[Pipeline] = (),
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return everything to draw: lanes, events, messages, tenures, outages, watermarks and violations; all texts are harmless."""
     lanes = lanes_of(history)
@@ -150,13 +139,20 @@ def document_of(
     messages = [message for message in messages_of(links) if _carried(history, causes, message)]
     losses = losses_of(history)
     story, codecs = narrate(history, verdicts, pipelines=pipelines), Codecs(pipelines)
+    events = [
+        _event(codecs.readable(event), place, lost=number in losses) for number, event in enumerate(history)
+    ]
+    violations = [
+        _violation(history, name, verdict, verdicts, links, pipelines)
+        for name, verdict in verdicts.items() if isinstance(verdict, Violated)
+    ]  # fmt: skip
     document = {
         "title": title,
         "subtitle": subtitle,
-        "lanes": [{"address": address, "role": role_of(address)} for address in lanes],
-        "events": [
-            _event(codecs.readable(event), place, lost=number in losses) for number, event in enumerate(history)
+        "lanes": [
+            {"address": address, "role": role_of(address), "name": names.get(address, address)} for address in lanes
         ],
+        "events": [{**event, "label": _with_names(event["label"], names)} for event in events],
         "links": [[link.cause, link.effect, link.kind.value, link.label] for link in messages],
         "stubs": [[number, place[address], kind] for number, address, kind in _stubs(history, causes, messages)],
         "tenures": [
@@ -171,16 +167,61 @@ def document_of(
             for o in outages_of(history) if o.process in place
         ],
         "watermarks": _watermarks(history),
-        "verdicts": [
-            _violation(history, name, verdict, verdicts, links, pipelines)
-            for name, verdict in verdicts.items() if isinstance(verdict, Violated)
-        ],
+        "verdicts": _with_names(violations, names),
         "told": story.invariant if story else "",
+        "story": _with_names(
+            {"sentences": _highlights(history, events), "moral": ["No rule is violated."] * bool(verdicts)}, names
+        ),
         "rates": [[point.at_us, point.rate] for point in rates.points] if rates else [],
         "jump": _jump(rates),
     }  # fmt: skip
-    shown: dict[str, Any] = _harmless(document)
+    shown: dict[str, Any] = harmless_of(document)
     return shown
+
+
+def _with_names(document: Any, names: Mapping[str, str]) -> Any:
+    """Return a document whose texts call the processes by their names.
+
+    >>> _with_names(["From worker-1 to worker-12."], {"worker-1": "B"})
+    ['From B to worker-12.']
+    """
+    match document:
+        case str():
+            for address, name in names.items():
+                document = re.sub(rf"(?<![\w/.-]){re.escape(address)}(?![\w/-]|\.\w)", name, document)
+            return document
+        case dict():
+            return {field: _with_names(value, names) for field, value in document.items()}
+        case list():
+            return [_with_names(value, names) for value in document]
+        case _:
+            return document
+
+
+def _highlights(history: Sequence[h.Event], events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the story of a run without violations: its faults, changes of owners and refused writes; then records, results."""
+    outages = {outage.begin: struck(history, outage) for outage in outages_of(history)}
+    owned, ranks = set[str](), dict[int, int]()
+    for number, event in enumerate(history):
+        match event:
+            case h.IntervalMinted():
+                if event.computation in owned:
+                    ranks[number] = 0
+                owned.add(event.computation)
+            case h.WriteRefused() | h.UserCodeFailed() | h.DeadLettered():
+                ranks[number] = 0
+            case h.Injected() | h.Output():
+                ranks[number] = 1
+            case _:
+                pass
+    ranks |= dict.fromkeys(outages, 0)
+    kept = sorted(sorted(ranks, key=lambda number: (ranks[number], number))[:LONGEST])
+    texts = {
+        number: f"At {seconds(history[number].at_us)} {history[number].process}: "
+        + ", ".join(filter(None, (events[number]["label"], events[number]["detail"])))
+        for number in kept
+    }
+    return [{"event": number, "text": outages.get(number) or f"{texts[number]}."} for number in kept]
 
 
 def _jump(rates: FailureRates | None) -> dict[str, Any] | None:
@@ -254,7 +295,7 @@ def _violation(
         "message": violated.message,
         "witness": witness,
         "subject": sorted(subject_of(history, witness, links, until)),
-        "story": [{"event": sentence.event, "text": sentence.text} for sentence in sentences],
+        "sentences": [{"event": sentence.event, "text": sentence.text} for sentence in sentences],
         "moral": [text for text in story.paragraphs if text not in texts] if story else [],
     }
 
@@ -372,16 +413,3 @@ def _watermarks(history: Sequence[h.Event]) -> list[dict[str, Any]]:
                 if not known or known[-1][1] != value:
                     known.append((number, value))
     return [{"name": name, "steps": known} for name, known in steps.items()]
-
-
-def _harmless(document: Any) -> Any:
-    """Write out the characters of a document's texts that steer a screen or reorder a line."""
-    match document:
-        case str():
-            return visible(document)
-        case dict():
-            return {_harmless(name): _harmless(value) for name, value in document.items()}
-        case list() | tuple():
-            return [_harmless(value) for value in document]
-        case _:
-            return document

@@ -6,9 +6,10 @@
 // with `still.js` before it, this file draws the figure without a browser.
 "use strict";
 
-const DATA = JSON.parse(document.getElementById("data").textContent);
+const DATA = { links: [], stubs: [], tenures: [], outages: [], watermarks: [], rates: [], verdicts: [], told: "", jump: null, story: { sentences: [], moral: [] },
+  ...JSON.parse(document.getElementById("data").textContent) };
 const EVENTS = DATA.events;
-const GROUPS = ["record", "run", "write", "ack", "ownership", "watermark", "fault", "chart"]; // of events, and the watermarks' chart
+const GROUPS = ["record", "run", "write", "ack", "ownership", "watermark", "fault"];
 const MESSAGE_GROUP = { record: "record", ack: "ack", write: "write", reply: "write", ownership: "ownership", watermark: "watermark",
   asked: "ownership", answered: "write", acks: "ack" };
 const MANY = 400, MANY_REPORTS = 20;
@@ -28,7 +29,7 @@ const DARK = {
 const SERIES = { light: ["#7b3fa0", "#1f5fa8", "#1c7c3c", "#b06400", "#0f7f86", "#a3346b"],
   dark: ["#c99aec", "#7db4f0", "#6fcf8a", "#f0a848", "#62cfd6", "#f08ab8"] };
 
-const TEXT = 14, SMALL = 12, ROW = 19, CHART = 190, STUB = 13, STRIP = 30, SLANT = (35 * Math.PI) / 180;
+const TEXT = 14, SMALL = 12, ROW = 19, STUB = 13, STRIP = 30, SLANT = 35, STEEP = 60; // degrees of names over wide and narrow lanes
 const FAMILY = "Helvetica Neue, Helvetica, Arial, sans-serif", FONT = `font-family="${FAMILY}"`;
 
 const $ = (id) => document.getElementById(id);
@@ -145,6 +146,9 @@ function struckAgain() {
   return inside;
 }
 
+// What a process is called: by the paper if it is drawn there, and its address.
+const titleOf = (lane) => [...new Set([DATA.lanes[lane].name ?? DATA.lanes[lane].address, DATA.lanes[lane].address])];
+
 // ---- Arranging: every event has a row of its own, and its text stands to the right of all processes
 
 const pen = document.createElement("canvas").getContext("2d");
@@ -181,18 +185,18 @@ function arrange(shown, above = 0) {
   const stubs = DATA.stubs.filter(([number, lane, kind]) => visible.has(number) && state.kinds.has(MESSAGE_GROUP[kind]) && !hidden(lane));
   const lanes = [...shown.map((n) => EVENTS[n].lane), ...stubs.map(([, lane]) => lane)].filter((lane) => lane >= 0);
   const used = [...new Set(lanes)].sort((a, b) => a - b);
-  const view = $("figure").clientWidth || 900, small = view < 640;
-  const strip = (small ? 84 : 100) - 4, gutter = strip + 4 + (DATA.rates.length ? STRIP + 10 : 0), size = small ? 13 : TEXT, least = small ? 170 : 340, charts = charted(shown).length ? CHART : 0;
-  const lane = Math.max(24, Math.min(76, (view - gutter - least - 24 - (small ? 0 : charts)) / (used.length || 1)));
+  const view = $("figure").clientWidth || 900, small = view < 560;
+  const strip = (small ? 84 : 100) - 4, gutter = strip + 4 + (DATA.rates.length ? STRIP + 10 : 0), size = small ? 13 : TEXT, least = view < 440 ? 130 : view < 900 ? 260 : 340;
+  const lane = Math.max(small ? 18 : 24, Math.min(76, (view - gutter - least - 24) / (used.length || 1)));
   const x = new Map(used.map((one, index) => [one, gutter + (index + 0.5) * lane]));
-  const left = gutter + used.length * lane + 6, wide = Math.max(least, view - left - 16 - (small ? 0 : charts));
-  const names = Math.max(0, ...used.map((one) => measure(DATA.lanes[one].address, 13, true))), slanted = names > lane - 8;
-  const head = above + (slanted ? Math.ceil(names * Math.sin(SLANT)) + 30 : 42);
+  const left = gutter + used.length * lane + 6, wide = Math.max(least, view - left - 16);
+  const names = Math.max(0, ...used.map((one) => measure(titleOf(one).join(" "), 13, true))), slanted = names > lane - 8;
+  const slant = lane < 24 ? STEEP : SLANT, head = above + (slanted ? Math.ceil(names * Math.sin((slant * Math.PI) / 180)) + 30 : 42);
   const begun = new Map(DATA.outages.filter((one) => one.strikes > 1).map((one) => [one.begin, `${one.kind} begins`]));
   const rows = new Map(), gaps = [], start = head + 12;
   let bottom = start + 14, mark = start, last = null;
   for (const n of shown) {
-    const event = EVENTS[n], name = event.lane < 0 ? "" : DATA.lanes[event.lane].address;
+    const event = EVENTS[n], name = event.lane < 0 ? "" : titleOf(event.lane)[0];
     const passed = last === null ? 0 : event.at - last;
     if (!state.linear && passed > IDLE_US) { gaps.push({ y: bottom + 8, us: passed }); bottom += 26 * Math.max(1, state.zoom); }
     const top = Math.max(bottom, last === null ? 0 : mark + distance(passed) - ROW / 2);
@@ -204,8 +208,8 @@ function arrange(shown, above = 0) {
     rows.set(n, { y: mark, top: top - 3, bottom: bottom - 4, lines, name });
     last = event.at;
   }
-  return { shown, rows, x, links, stubs, gaps, used, gutter, strip, left, wide, above, head, start, slanted, size, height: bottom + 20,
-    right: left + wide + 12, width: Math.max(left + wide + 12 + charts, small ? 0 : view) };
+  return { shown, rows, x, links, stubs, gaps, used, gutter, strip, left, wide, above, head, start, slanted, slant, size, height: bottom + 20,
+    right: left + wide + 12, width: Math.max(left + wide + 12, small ? 0 : view) };
 }
 
 // The idle stretches of a run are much longer than its busy ones: a pause a thousand times as long is drawn a little longer.
@@ -254,7 +258,7 @@ function words(x, y, text, colour, more = "") {
   return `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" fill="${colour}" ${more}>${escape(text)}</text>`;
 }
 
-function paint(plan, c, series, from, to) {
+function paint(plan, c, from, to) {
   const inside = (a, b) => Math.max(a, b) >= from && Math.min(a, b) <= to;
   const marked = witness(), parts = [], seen = plan.shown.filter((n) => inside(plan.rows.get(n).top, plan.rows.get(n).bottom));
   if (seen.includes(state.event)) {
@@ -269,7 +273,7 @@ function paint(plan, c, series, from, to) {
   const late = 'text-anchor="end" font-size="12"';
   for (const gap of plan.gaps) if (inside(gap.y, gap.y)) parts.push(words(plan.strip - 6, gap.y + 6, `+${(gap.us / 1e6).toFixed(1)} s ⋮`, c.faint, late));
   for (const one of flights(plan)) if (inside(one.y1, one.y2)) parts.push(arrow(plan, one, c));
-  parts.push(chart(plan, c, series, inside, marked), ...rates(plan, c, inside));
+  parts.push(...rates(plan, c, inside));
   if (plan.used.length && inside(plan.start, plan.start)) {
     parts.push(words(plan.strip - 6, plan.start + 4, seconds(EVENTS[0].at), c.faint, late), words(plan.left, plan.start + 5, "start of the run", c.faint));
   }
@@ -388,62 +392,15 @@ function mark(plan, n, row, c, marked) {
   return `<g data-event="${n}"><title>${escape(`${n}: ${event.type} at ${seconds(event.at)}`)}</title>${area}${text}${event.lane < 0 ? "" : sign(event, x, row.y, c)}${ring}</g>`;
 }
 
-// The computations of which a low watermark was known until the last event that is shown.
-function charted(shown) {
-  const end = shown.at(-1) ?? -1;
-  const known = (one) => one.steps.some(([number, value]) => number <= end && typeof value === "number");
-  return state.kinds.has("chart") ? DATA.watermarks.filter((one) => (!state.computation || one.name === state.computation) && known(one)) : [];
-}
-
-// The low watermarks as they were broadcast: event time across, in the same time down.
-function chart(plan, c, series, inside, marked) {
-  const left = plan.right + 8, right = left + CHART - 60;
-  const shown = charted(plan.shown);
-  const values = shown.flatMap((one) => one.steps.filter(([number]) => number <= plan.shown.at(-1)).map(([, v]) => v)).filter((v) => typeof v === "number");
-  if (!values.length) return "";
-  const low = Math.min(...values), high = Math.max(...values);
-  const at = (v) => (v === "unknown" ? left : v === "end" ? right : left + 14 + ((right - left - 34) * (v - low)) / (high - low || 1));
-  const parts = [line(left, plan.start, left, plan.height - 8, c.rule), line(right, plan.start, right, plan.height - 8, c.rule)];
-  const said = [];
-  for (const one of shown) {
-    const index = DATA.watermarks.indexOf(one);
-    const colour = series[index % series.length], shift = (index % series.length) * 1.6;
-    let path = "", x = 0;
-    for (const [number, value] of one.steps) {
-      const y = heightOf(plan, number), to = at(value) + shift;
-      if (number > plan.shown.at(-1)) break;
-      if (typeof value === "number" && inside(y, y) && said.every((other) => Math.abs(y - other) > ROW)) {
-        parts.push(words(to + 4, y - 3, seconds(value), colour, 'font-size="11"'));
-        said.push(y);
-      }
-      path += path ? `V${y.toFixed(1)}H${to.toFixed(1)}` : `M${to.toFixed(1)} ${y.toFixed(1)}`;
-      if (marked.has(number) && inside(y, y)) parts.push(`<circle cx="${to}" cy="${y}" r="5" fill="none" stroke="${c.bad}" stroke-width="2"/>`);
-      x = to;
-    }
-    if (path) parts.push(`<path d="${path}V${plan.height - 8}" fill="none" stroke="${colour}" stroke-width="1.6"><title>low watermark of ${escape(one.name)}</title></path>`);
-  }
-  return parts.join("");
-}
-
-function head(plan, c, series) {
+function head(plan, c) {
   const parts = [];
   for (const lane of plan.used) {
-    const x = plan.x.get(lane), y = plan.head - 12;
-    parts.push(words(x, y, DATA.lanes[lane].address, c.ink, `font-size="13" font-weight="700" ${plan.slanted ? `transform="rotate(-35 ${x} ${y})"` : 'text-anchor="middle"'}`));
+    const x = plan.x.get(lane), y = plan.head - 12, [name, address] = titleOf(lane);
+    const where = plan.slanted ? `transform="rotate(-${plan.slant} ${x} ${y})"` : 'text-anchor="middle"';
+    parts.push(`<text x="${x}" y="${y}" fill="${c.ink}" font-size="13" font-weight="700" ${where}>${escape(name)}${
+      address ? `<tspan fill="${c.faint}" font-weight="400"> ${escape(address)}</tspan>` : ""}</text>`);
   }
   if (DATA.rates.length) parts.push(words(plan.strip + STRIP / 2, plan.head - 10, "fails", c.bad, 'font-size="12" text-anchor="middle"'));
-  const drawn = charted(plan.shown), left = plan.right + 8;
-  if (drawn.length) {
-    parts.push(words(left, plan.above + 16, "low watermarks", c.ink, 'font-weight="700" font-size="13"'));
-    let x = left, y = plan.above + 30;
-    for (const one of drawn) {
-      const name = one.name.length > 18 ? `${one.name.slice(0, 17)}…` : one.name, width = measure(name, 11) + 10;
-      if (x > left && x + width > left + CHART - 10) [x, y] = [left, y + 13];
-      if (y > plan.head - 6) break;
-      parts.push(words(x, y, name, series[DATA.watermarks.indexOf(one) % series.length], 'font-size="11"'));
-      x += width;
-    }
-  }
   return parts.join("") + line(0, plan.head - 3, plan.width, plan.head - 3, c.rule);
 }
 
@@ -451,9 +408,9 @@ function head(plan, c, series) {
 
 const says = ({ title, message }) => (title === message ? `${message}.` : `${title}. ${message[0].toUpperCase()}${message.slice(1)}.`);
 
-// A still picture has no watermarks' chart, and of a run that violates nothing only what is about records and ownership.
+// A still picture of a run that violates nothing shows only what is about records and ownership.
 function STILL() {
-  const left = first ? ["chart"] : ["chart", "ack", "watermark"];
+  const left = first ? [] : ["ack", "watermark"];
   return { ...DEFAULTS(), kinds: new Set(GROUPS.filter((group) => tells(group) && !left.includes(group))), still: true };
 }
 
@@ -466,10 +423,10 @@ function figure() {
     ...(DATA.subtitle ? wrap(DATA.subtitle, wide, TEXT) : []).map((text) => [text, c.faint, ""]),
     ...(broken ? wrap(`${broken.name} violated: ${broken.title}`, wide, TEXT, true) : []).map((text) => [text, c.bad, 'font-weight="700"']),
   ].map(([text, colour, more], i) => words(14, 26 + 22 * i, text, colour, more));
-  const plan = arrange(shown, 14 + 22 * heading.length), body = paint(plan, c, SERIES.light, -Infinity, Infinity);
+  const plan = arrange(shown, 14 + 22 * heading.length), body = paint(plan, c, -Infinity, Infinity);
   state.event = chosen;
   const described = broken ? `${DATA.title}. ${broken.name} violated: ${says(broken)}` : DATA.title;
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${plan.width}" height="${plan.height}" viewBox="0 0 ${plan.width} ${plan.height}" ${FONT} font-size="${TEXT}">` +
     `<title>${escape(DATA.title)}</title><desc>${escape(described)}</desc><rect width="100%" height="100%" fill="${c.page}"/>${heading.join("")}` +
-    `${body}${head(plan, c, SERIES.light)}</svg>`;
+    `${body}${head(plan, c)}</svg>`;
 }

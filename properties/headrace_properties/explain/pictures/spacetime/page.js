@@ -6,32 +6,42 @@ function refresh({ scroll = false } = {}) {
   document.documentElement.dataset.theme = dark() ? "dark" : "light";
   const kept = plan && topEvent();
   plan = arrange(choose());
-  const c = dark() ? DARK : LIGHT, series = dark() ? SERIES.dark : SERIES.light;
+  const c = dark() ? DARK : LIGHT;
   for (const [id, height] of [["head", plan.head], ["body", plan.height]]) {
     $(id).setAttribute("width", plan.width);
     $(id).setAttribute("height", height);
     $(id).setAttribute("font-size", TEXT);
-    $(id).setAttribute("font-family", "Helvetica Neue, Helvetica, Arial, sans-serif");
+    $(id).setAttribute("font-family", FAMILY);
   }
   $("body").style.marginTop = `${-plan.head + 8}px`;
-  $("head").innerHTML = head(plan, c, series);
+  $("head").innerHTML = head(plan, c);
   if (scroll && state.event !== null && plan.rows.has(state.event)) show(state.event);
   else if (kept !== null && kept !== undefined && plan.rows.has(kept)) $("figure").scrollTop = plan.rows.get(kept).y - plan.head - 20;
   repaint();
   $("count").textContent = `${plan.shown.length.toLocaleString("en")} of ${EVENTS.length.toLocaleString("en")} events`;
   const broken = verdict();
   $("caption").textContent = broken ? `${broken.name} violated: ${says(broken)}` : "";
-  play.y = plan.rows.get(state.event)?.y ?? Math.min(Math.max(play.y, plan.start), plan.height - 12);
+  plan.begin = beginning();
+  play.y = plan.rows.get(state.event)?.y ?? plan.begin;
+  drawChart();
   drawStage();
   tell();
+  tellStory();
   legend(c);
   writeAddress();
   document.body.dataset.shown = plan.shown.length;
 }
 
 function repaint() {
-  const view = $("figure"), c = dark() ? DARK : LIGHT, series = dark() ? SERIES.dark : SERIES.light;
-  $("body").innerHTML = paint(plan, c, series, view.scrollTop - 600, view.scrollTop + view.clientHeight + 600);
+  const view = $("figure"), c = dark() ? DARK : LIGHT;
+  $("body").innerHTML = paint(plan, c, view.scrollTop - 600, view.scrollTop + view.clientHeight + 600);
+}
+
+// Where the animation begins: shortly before the first event that the story tells, or the first record.
+function beginning() {
+  const told = new Set(story().sentences.map((one) => one.event)), work = ["record", "run"];
+  const at = plan.shown.find((n) => told.has(n)) ?? plan.shown.find((n) => work.includes(EVENTS[n].group)) ?? plan.shown[0];
+  return at === undefined ? plan.start : Math.max(plan.start, plan.rows.get(at).y - STUB - 5);
 }
 
 const topEvent = () => plan.shown.find((n) => plan.rows.get(n).y >= $("figure").scrollTop + plan.head) ?? null;
@@ -68,12 +78,16 @@ function zoom(by) {
   refresh();
 }
 
-const reference = (n) => `<a data-go="${n}">${n}</a> ${escape(EVENTS[n].label)}`;
+const linked = (n, text) => `<a href="#event=${n}" data-go="${n}">${escape(text)}</a>`;
+const reference = (n) => `${linked(n, n)} ${escape(EVENTS[n].label)}`;
 
 function tell() {
   const event = EVENTS[state.event];
+  for (const link of $("story").querySelectorAll("a")) {
+    if (Number(link.dataset.go) === state.event) link.setAttribute("aria-current", "true"); else link.removeAttribute("aria-current");
+  }
   if (!event) {
-    $("event").innerHTML = "<h2>No event chosen</h2><p>Tap or click one, or play the run.</p>";
+    $("event").innerHTML = "Choose an event in the diagram, or play the run.";
   } else {
     const fields = Object.entries(event.fields).map(([name, value]) => `<dt>${escape(name)}</dt><dd>${escape(
       typeof value === "string" ? value : JSON.stringify(value, null, 1))}</dd>`).join("");
@@ -83,22 +97,36 @@ function tell() {
     $("event").innerHTML = `<h2>${state.event}: ${escape(event.type)}</h2><div>${seconds(event.at)}, ${
       escape(event.lane < 0 ? "the run" : DATA.lanes[event.lane].address)}</div><dl>${fields}${row("because of", causes)}${row("led to", effects)}</dl>`;
   }
-  const { story, moral } = verdict() || first || { story: [], moral: [] };
-  const told = story.map((one) => `<li><a data-go="${one.event}">${escape(one.text)}</a></li>`).join("");
-  $("story").innerHTML = told ? `<h2>What happened</h2><ol>${told}</ol>${moral.map((one) => `<p>${escape(one)}</p>`).join("")}` : "";
+}
+
+const story = () => verdict() || first || DATA.story;
+
+function tellStory() {
+  const { sentences, moral } = story();
+  const told = sentences.map((one) => `<li>${linked(one.event, one.text)}</li>`).join("");
+  $("story").innerHTML = `<h2 id="told">What happened</h2><ol>${told}</ol>${moral.map((one) => `<p>${escape(one)}</p>`).join("")}`;
 }
 
 function legend(c) {
   const items = [["record", "", "record sent, received"], ["run", "", "user code runs"], ["run", "timer", "a timer fires"], ["write", "", "write applied"],
     ["write", "sets timer", "write applied, sets a timer"], ["write", "stale", "write of a dead sequencer applied"], ["write", "refused", "write refused"],
-    ["ack", "", "ACK"], ["ownership", "", "ownership, recovery scan"], ["watermark", "", "watermark"], ["fault", "", "fault"]];
+    ["ack", "", "ACK"], ["ownership", "", "ownership, recovery scan"], ["watermark", "", "watermark"], ["fault", "", "fault"]]
+    .filter(([group, mark]) => EVENTS.some((event) => event.group === group && (!mark || event.mark === mark)));
   const rows = items.map(([group, mark, text], i) => sign({ group, mark }, 14, 14 + i * 20, c) + words(30, 18 + i * 20, text, c.ink));
-  const y = 14 + items.length * 20;
-  rows.push(line(14, y - 7, 14, y + 7, c.ownership, 'stroke-width="3"'), words(30, y + 4, "owns an interval", c.ink));
-  rows.push(line(14, y + 13, 14, y + 27, c.zombie, 'stroke-width="3" stroke-dasharray="3 2"'), words(30, y + 24, "only believes so: a zombie", c.ink));
-  rows.push(`<rect x="7" y="${y + 33}" width="14" height="14" fill="${c.outage}"/>`, words(30, y + 44, "down, paused or cut off", c.ink));
-  rows.push(`<circle cx="14" cy="${y + 60}" r="8" fill="none" stroke="${c.bad}" stroke-width="2"/>`, words(30, y + 64, "witness of the violation", c.ink));
-  $("legend").innerHTML = `<h2>Signs</h2><svg width="300" height="${y + 76}" ${FONT} font-size="12">${rows.join("")}</svg>`;
+  const more = [
+    [DATA.tenures.length, (y) => line(14, y - 7, 14, y + 7, c.ownership, 'stroke-width="3"'), "owns an interval"],
+    [DATA.tenures.length, (y) => line(14, y - 7, 14, y + 7, c.zombie, 'stroke-width="3" stroke-dasharray="3 2"'), "only believes so: a zombie"],
+    [DATA.outages.length, (y) => `<rect x="7" y="${y - 7}" width="14" height="14" fill="${c.outage}"/>`, "down, paused or cut off"],
+    [DATA.verdicts.length, (y) => `<circle cx="14" cy="${y}" r="8" fill="none" stroke="${c.bad}" stroke-width="2"/>`, "witness: an event that proves the violation"],
+  ];
+  for (const [, draw, text] of more.filter(([is]) => is)) {
+    const y = 14 + rows.length * 20;
+    rows.push(draw(y) + words(30, y + 4, text, c.ink));
+  }
+  const keys = [["space", "play and pause"], ["j k ← →", "next and previous event"], ["Home", "to the start"], ["w", "next proof"], ["+ −", "zoom"],
+    ["c", "even time"], ["t", "light or dark"], ["s", "save as SVG"], ["Esc", "choose no event"]];
+  $("legend").innerHTML = `<svg width="300" height="${20 * rows.length + 8}" ${FONT} font-size="12">${rows.join("")}</svg><table>${
+    keys.map(([key, text]) => `<tr><th scope="row">${key}</th><td>${text}</td></tr>`).join("")}</table>`;
 }
 
 function save() {
@@ -111,13 +139,12 @@ function save() {
 
 function controls() {
   const option = (value, text) => `<option value="${escape(value)}">${escape(text)}</option>`;
-  $("title").textContent = DATA.title;
   $("subtitle").textContent = DATA.subtitle;
   $("scope").innerHTML = DATA.verdicts.map((one) => option(one.name, `what led to ${one.name}`)).join("") + option("all", "all events");
   const names = [...new Set(EVENTS.map((one) => one.fields.computation).filter(Boolean))].sort();
   $("computation").innerHTML = option("", "any") + names.map((one) => option(one, one)).join("");
   $("kinds").innerHTML = GROUPS.map((one) => `<label><input type="checkbox" value="${one}"> ${one}</label>`).join("");
-  $("lanes").querySelector("div").innerHTML = DATA.lanes.map(({ address }) => `<label><input type="checkbox" value="${escape(address)}"> ${escape(address)}</label>`).join("");
+  $("lanes").innerHTML = DATA.lanes.map(({ address }, lane) => `<label><input type="checkbox" value="${escape(address)}"> ${escape(titleOf(lane).join(" "))}</label>`).join("");
   $("scope").onchange = () => { state.scope = $("scope").value; refresh(); };
   $("computation").onchange = () => { state.computation = $("computation").value; refresh(); };
   $("key").oninput = () => { state.key = $("key").value; refresh(); };
@@ -125,7 +152,8 @@ function controls() {
   $("kinds").onchange = ({ target }) => { state.kinds[target.checked ? "add" : "delete"](target.value); refresh(); };
   $("lanes").onchange = ({ target }) => { state.hidden[target.checked ? "delete" : "add"](target.value); refresh(); };
   const press = { in: () => zoom(1.25), out: () => zoom(0.8), svg: save, prev: () => step(-1), next: () => step(1), witness: stepWitness,
-    play: () => (play.on ? pause() : start()), rewind: () => { pause(); moveTo(plan.start); $("figure").scrollTop = 0; },     theme: () => { state.theme = dark() ? "light" : "dark"; refresh(); } };
+    play: () => (play.on ? pause() : start()), rewind: () => { pause(); moveTo(plan.begin); $("figure").scrollTop = plan.begin - plan.start; },
+    theme: () => { state.theme = dark() ? "light" : "dark"; refresh(); } };
   for (const [id, act] of Object.entries(press)) $(id).onclick = act;
   const keys = { j: press.next, ArrowDown: press.next, k: press.prev, ArrowUp: press.prev, ArrowRight: press.next, ArrowLeft: press.prev,
     " ": press.play, Home: press.rewind, w: press.witness, "+": press.in, "=": press.in, "-": press.out,
@@ -133,6 +161,7 @@ function controls() {
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || ["INPUT", "SELECT"].includes(event.target.tagName)) return;
     if (event.key === " " && ["BUTTON", "SUMMARY"].includes(event.target.tagName)) return; // it presses the button
+    if (/^Arrow(Up|Down)$/.test(event.key) && event.target.closest?.("#story, #event, details")) return; // it scrolls
     if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
   });
   $("scrub").oninput = () => { if (play.on) pause(); moveTo(Number($("scrub").value)); if (state.event !== null) show(state.event); };
@@ -146,10 +175,13 @@ function controls() {
     if (!due) requestAnimationFrame(() => { due = false; repaint(); });
     due = true;
   });
-  addEventListener("click", ({ target }) => {
-    const link = target.closest("[data-go]"), event = target.closest("[data-event]");
-    if (link) select(Number(link.dataset.go));
-    else if (event) select(Number(event.dataset.event));
+  addEventListener("click", (press) => {
+    const link = press.target.closest("[data-go]"), event = press.target.closest("[data-event]");
+    if (link) {
+      press.preventDefault(); // the address keeps the rest of the view
+      select(Number(link.dataset.go));
+      if (innerWidth <= 900) $("picture").scrollIntoView();
+    } else if (event) select(Number(event.dataset.event));
   });
   let width = innerWidth; // a phone's address bar changes only the height
   addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; refresh({ scroll: true }); } else repaint(); });
@@ -167,7 +199,7 @@ function adopt() {
 readAddress();
 controls();
 adopt();
-$("filters").open = innerWidth > 900;
 refresh({ scroll: true });
+if (state.event === null) $("figure").scrollTop = plan.begin - plan.start;
 shape();
 document.body.dataset.ready = "yes";

@@ -2,8 +2,10 @@
 // diagram: the line that runs down the diagram and the stage always show the same moment, and idle stretches pass quickly.
 
 const SPEED = 55; // pixels of the diagram per second
-const COLUMNS = [["injector"], ["worker"], ["master", "authority", "store"], ["outside"]];
-const BOX = 46, BETWEEN = 14;
+const LONGEST = 15; // seconds that a run takes at 1x: a long one plays faster
+const STEP_MS = 900; // between events, for readers who want no motion
+const COLUMNS = [["injector"], ["worker"], ["master", "authority", "store", "outside"]];
+const BOX = 52, BETWEEN = 10;
 const play = { y: 0, on: false, last: null, waited: 0 };
 
 // Where the boxes stand: a column for each group of roles, spread over the height.
@@ -11,7 +13,7 @@ function seats(plan, width) {
   const columnOf = ({ role }) => Math.max(0, COLUMNS.findIndex((roles) => roles.includes(role)));
   const columns = COLUMNS.map((_, i) => plan.used.filter((lane) => columnOf(DATA.lanes[lane]) === i)).filter((one) => one.length);
   const height = Math.max(1, ...columns.map((one) => one.length)) * (BOX + BETWEEN) + BETWEEN;
-  const room = width / (columns.length || 1), box = Math.min(128, room - 22), at = new Map();
+  const room = width / (columns.length || 1), box = Math.max(40, Math.min(128, room - 14)), at = new Map();
   columns.forEach((lanes, i) => lanes.forEach((lane, j) => at.set(lane, { x: room * (i + 0.5), y: (height * (j + 0.5)) / lanes.length })));
   return { at, box, height };
 }
@@ -41,23 +43,24 @@ function seat(plan, lane, x, y, box, moment, now, c) {
   const lost = held.filter((one) => one.replaced !== null && heightOf(plan, one.replaced) <= moment);
   const says = [...new Set(down)].join(", ") || (lost.length ? "zombie" : held.length === 1 ? `sequencer ${held[0].sequencer}` : held.length ? `${held.length} intervals` : "");
   const colour = down.length || lost.length ? c.bad : c.ownership, here = now !== null && EVENTS[now].lane === lane;
-  const fit = (text, size, bold) => { let one = text; while (one.length > 2 && measure(one, size, bold) > box - 8) one = `${one.slice(0, -2)}…`; return one; };
-  const size = measure(DATA.lanes[lane].address, 13, true) > box - 8 ? 11 : 13;
+  const [title, address] = titleOf(lane), size = measure(title, 13, true) > box - 8 ? 11 : 13;
+  const lines = [...wrap(title, box - 6, size, true, 2).map((text) => [text, c.ink, `font-size="${size}" font-weight="700"`]),
+    ...wrap(says || (address ?? ""), box - 6, 11, false, 2).filter(Boolean).map((text) => [text, says ? colour : c.faint, 'font-size="11"'])];
   const edge = here ? (c[EVENTS[now].group] ?? c.ink) : lost.length ? c.zombie : c.lane;
   return `<g data-seat="${escape(DATA.lanes[lane].address)}"><title>${escape(`${DATA.lanes[lane].address} ${says}`)}</title>` +
     `<rect x="${x - box / 2}" y="${y - BOX / 2}" width="${box}" height="${BOX}" rx="6" fill="${down.length ? c.outage : here ? c.chosen : c.page}" stroke="${edge}" stroke-width="${
       here ? 3 : 1.5}" ${lost.length ? 'stroke-dasharray="4 3"' : ""}/>` +
-    words(x, y - (says ? 3 : -5), fit(DATA.lanes[lane].address, size, true), c.ink, `font-size="${size}" font-weight="700" text-anchor="middle"`) +
-    (says ? words(x, y + 14, fit(says, 11), colour, 'font-size="11" text-anchor="middle"') : "") + "</g>";
+    lines.map(([text, ink, more], i) => words(x, y + 4 + 14 * (i - (lines.length - 1) / 2), text, ink, `${more} text-anchor="middle"`)).join("") + "</g>";
 }
 
 function drawStage() {
-  const c = dark() ? DARK : LIGHT, svg = $("stage"), width = svg.parentElement.clientWidth - 20;
+  const c = dark() ? DARK : LIGHT, svg = $("stage"), width = Math.max(200, svg.parentElement.clientWidth - 20);
   const { markup, height, now } = stage(plan, play.y, width, c);
   for (const [name, value] of [["width", width], ["height", height], ["font-family", FAMILY]]) svg.setAttribute(name, value);
   svg.innerHTML = markup;
   const event = EVENTS[now];
-  $("now").innerHTML = event ? `<b>${seconds(event.at)} ${escape(event.lane < 0 ? "" : DATA.lanes[event.lane].address)}</b> ${escape(event.label)}` : "the run starts";
+  $("now").innerHTML = event ? `<b>${seconds(event.at)} ${escape(event.lane < 0 ? "" : titleOf(event.lane)[0])}</b> ${escape(event.label)}` : "the run starts";
+  markMoment(event ? event.at : EVENTS[0]?.at ?? 0);
   $("playhead").style.top = `${play.y + 8}px`;
   $("playhead").style.left = `${plan.gutter}px`;
   $("playhead").style.width = `${plan.left - 4 - plan.gutter}px`;
@@ -79,17 +82,18 @@ function tick(time) {
   if (!play.on) return;
   const passed = play.last === null ? 0 : Math.min(100, time - play.last) * Number($("speed").value);
   play.last = time;
+  const left = plan.shown.filter((n) => plan.rows.get(n).y > plan.begin).length;
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
     play.waited += passed;
     const next = plan.shown.find((n) => plan.rows.get(n).y > play.y + 0.5);
-    if (play.waited > 900) { play.waited = 0; moveTo(next === undefined ? Infinity : plan.rows.get(next).y); }
-  } else moveTo(play.y + (passed / 1000) * SPEED);
+    if (play.waited > Math.min(STEP_MS, (LONGEST * 1000) / left)) { play.waited = 0; moveTo(next === undefined ? Infinity : plan.rows.get(next).y); }
+  } else moveTo(play.y + (passed / 1000) * Math.max(SPEED, (plan.height - 12 - plan.begin) / LONGEST));
   if (play.y >= plan.height - 12) pause();
   else requestAnimationFrame(tick);
 }
 
 function start() {
-  if (play.y >= plan.height - 12) moveTo(plan.start);
+  if (play.y >= plan.height - 12) moveTo(plan.begin);
   Object.assign(play, { on: true, last: null, waited: 0 });
   shape();
   requestAnimationFrame(tick);

@@ -6,6 +6,7 @@ violations, every record, step, write and change of ownership.
 
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from types import MappingProxyType
 
 import msgspec
 
@@ -24,11 +25,12 @@ def spacetime_svg(
     subtitle: str = "",
     rates: FailureRates | None = None,
     pipelines: Sequence[Pipeline] = (),
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Draw a run as a still picture; for the arguments see `spacetime_html`."""
     import dukpy  # noqa: PLC0415  an engine of some megabytes, which only pictures need
 
-    data = document_of(history, verdicts, title, subtitle, rates, pipelines)
+    data = document_of(history, verdicts, title, subtitle, rates, pipelines, names)
     scripts = [files(__package__).joinpath(name).read_text("utf-8") for name in ("still.js", "diagram.js")]
     drawing = "state = STILL(); figure();"
     return f"{dukpy.evaljs([*scripts, drawing], data=msgspec.json.encode(data).decode())}\n"
