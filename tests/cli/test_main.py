@@ -71,12 +71,22 @@ def test_help_of_each_command_that_lists_exit_codes_lists_that_of_a_defect(
     assert ("Exit codes" in text) is text.rstrip().endswith("; 70 a defect of Headrace")
 
 
-def test_help_of_verify_has_its_options_in_panels_the_most_used_first(run: Run) -> None:
-    lines = run("verify", "--help").stdout.splitlines()
-    panels = [line.split()[1] for line in lines if line.startswith("╭")]
-    assert panels == ["Arguments", "Options", "General", "Search", "Small", "Spark", "Output"]
-    general = next(number for number, line in enumerate(lines) if " General " in line)
-    assert lines[general + 1].startswith("│ --examples,")
+@pytest.mark.parametrize(
+    ("command", "panels"),
+    [
+        ("verify", ["Arguments", "Options", "General", "Search", "Small", "Spark", "Output"]),
+        ("chaos", ["Arguments", "Options", "Faults", "Spark", "General"]),
+        ("mutate", ["Arguments", "Options", "Sample", "Judging"]),
+        ("paper report", ["Options", "Measure", "Check"]),
+    ],
+)
+def test_help_of_a_command_of_many_options_has_them_in_panels(
+    run: Run, command: str, panels: list[str]
+) -> None:
+    lines = run(*command.split(), "--help").stdout.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("╭")] == panels
+    general = next((number for number, line in enumerate(lines) if " General " in line), None)
+    assert command != "verify" or (general and lines[general + 1].startswith("│ --examples,"))
 
 
 def test_each_command_calls_the_number_of_its_runs_examples() -> None:

@@ -13,6 +13,9 @@ NOTES = Path("equivalent-mutants.toml")
 """Where notes are looked for, in the current directory."""
 
 
+_SAMPLE, _JUDGING = "Sample", "Judging"
+"""Panels of help."""
+
 _EXAMPLES = """[bold]Examples[/]
   headrace mutate my_job:pipeline
   headrace mutate my_job:pipeline --count 20 --seed 7 --examples 50 --json > report.json
@@ -28,15 +31,27 @@ def mutate(
     target: Annotated[
         str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
     ],
-    count: Annotated[int, typer.Option(min=1, help="Number of mutants; all if there are fewer.")] = 50,
-    seed: Annotated[int, typer.Option(help="Seed of the sample; the same seed draws the same.")] = 0,
+    count: Annotated[
+        int, typer.Option(min=1, rich_help_panel=_SAMPLE, help="Number of mutants; all if there are fewer.")
+    ] = 50,
+    seed: Annotated[
+        int, typer.Option(rich_help_panel=_SAMPLE, help="Seed of the sample; the same seed draws the same.")
+    ] = 0,
     examples: Annotated[
-        int, typer.Option("--examples", "--runs", min=1, help="Maximum number of runs for a mutant.")
+        int,
+        typer.Option(
+            "--examples",
+            "--runs",
+            min=1,
+            rich_help_panel=_JUDGING,
+            help="Maximum number of runs for a mutant.",
+        ),
     ] = 300,
     notes: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
+            rich_help_panel=_JUDGING,
             show_default=f"{NOTES}, if it exists",
             help="TOML that names equivalent mutants, each with the reason.",
         ),
@@ -45,11 +60,15 @@ def mutate(
         Path | None,
         typer.Option(
             metavar="FILE",
+            rich_help_panel=_SAMPLE,
             help="Judge no new sample, but the survivors in this report (--json), except those noted since.",
         ),
     ] = None,
     feed: Annotated[
-        str, typer.Option(metavar="NAME", help="Function of the module that makes the input.")
+        str,
+        typer.Option(
+            metavar="NAME", rich_help_panel=_JUDGING, help="Function of the module that makes the input."
+        ),
     ] = DEFAULT_FEED,
     jobs: JobsOption = None,
     as_json: JsonOption = False,

@@ -10,6 +10,9 @@ from headrace_cli.options.option_groups import ForceOption, JobsOption, JsonOpti
 
 app = typer.Typer(add_completion=False)
 
+_MEASURING, _CHECKING = "Measure", "Check"
+"""Panels of help."""
+
 _EXAMPLES = """[bold]Examples[/]
   headrace paper report --quick --output /tmp/REPORT.md
   headrace paper report --only figure-13
@@ -22,12 +25,18 @@ _EXAMPLES = """[bold]Examples[/]
 @app.command("report", epilog=_EXAMPLES)
 def report(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Use fewer seeds and sizes: minutes instead of half an hour.")
+        bool,
+        typer.Option(
+            "--quick",
+            rich_help_panel=_MEASURING,
+            help="Use fewer seeds and sizes: minutes instead of half an hour.",
+        ),
     ] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
+            rich_help_panel=_MEASURING,
             help=f"Run (with --check: repeat) only this experiment: {', '.join(EXPERIMENTS)}.",
         ),
     ] = None,
@@ -37,6 +46,7 @@ def report(
             "--examples",
             "--seeds",
             min=1,
+            rich_help_panel=_MEASURING,
             help="Number of runs at each point. Default: {full}, or {quick} with --quick.".format(
                 **REPORT_SEEDS
             ),
@@ -46,7 +56,9 @@ def report(
     update: Annotated[
         bool,
         typer.Option(
-            "--update", help="With --only: replace these experiments in the report and keep the others."
+            "--update",
+            rich_help_panel=_MEASURING,
+            help="With --only: replace these experiments in the report and keep the others.",
         ),
     ] = False,
     output: Annotated[
@@ -58,11 +70,18 @@ def report(
     check: Annotated[
         bool,
         typer.Option(
-            "--check", help="Write nothing; list where the report differs from what the code computes."
+            "--check",
+            rich_help_panel=_CHECKING,
+            help="Write nothing; list where the report differs from what the code computes.",
         ),
     ] = False,
     again: Annotated[
-        int, typer.Option(min=0, help="With --check: number of runs of each experiment to repeat.")
+        int,
+        typer.Option(
+            min=0,
+            rich_help_panel=_CHECKING,
+            help="With --check: number of runs of each experiment to repeat.",
+        ),
     ] = 1,
     force: ForceOption = False,
     as_json: JsonOption = False,

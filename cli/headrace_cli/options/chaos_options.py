@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
-from headrace_cli.options.option_groups import DEFAULT_FEED, LONGEST_S
+from headrace_cli.options.option_groups import DEFAULT_FEED, GENERAL, LONGEST_S, SPARK
 from headrace_scenarios.chaos.plan import Verb
 
 
@@ -21,6 +21,8 @@ class Protection(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ChaosFlags:
     """The faults, and what they strike."""
+
+    PANEL: ClassVar = "Faults"
 
     faults: Annotated[
         int, typer.Option(min=0, help="Number of faults; each strikes one part of the input.")
@@ -36,13 +38,16 @@ class ChaosFlags:
     object_store: Annotated[
         bool,
         typer.Option(
-            help="Keep checkpoint, job and outputs in a store as weak as S3, without atomic renames."
+            "--object-store",
+            rich_help_panel=SPARK,
+            help="Keep checkpoint, job and outputs in a store as weak as S3, without atomic renames.",
         ),
     ] = False
     feed: Annotated[
         str,
         typer.Option(
             metavar="NAME",
+            rich_help_panel=GENERAL,
             help="The module's function that generates the input, which must not have late records.",
         ),
     ] = DEFAULT_FEED
@@ -53,12 +58,18 @@ class ChaosFlags:
         ),
     ] = None
     master: Annotated[
-        str, typer.Option(metavar="URL", help="Spark's master, with separate processes for executors.")
+        str,
+        typer.Option(
+            metavar="URL",
+            rich_help_panel=SPARK,
+            help="Spark's master, with separate processes for executors.",
+        ),
     ] = "local-cluster[1,2,1024]"
     patience: Annotated[
         float,
         typer.Option(
             metavar="SECONDS",
+            rich_help_panel=SPARK,
             min=1,
             max=LONGEST_S,
             help="Maximum wait for a start of Spark or a part of the input.",
@@ -68,6 +79,7 @@ class ChaosFlags:
         Path | None,
         typer.Option(
             metavar="DIR",
+            rich_help_panel=GENERAL,
             help="Keep logs, checkpoint and outputs here. Default: keep them only if something is wrong.",
         ),
     ] = None
