@@ -23,7 +23,7 @@ class StepKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RunStep:
     """Something that happens in a run."""
 
     text: str  # what, in words
@@ -47,7 +47,7 @@ class Run:
     """One of the compared runs."""
 
     title: str  # what is special about it
-    steps: tuple[Step, ...]  # what happened, in order
+    steps: tuple[RunStep, ...]  # what happened, in order
     outcome: tuple[str, ...]  # what it came to
     tables: Tables = field(default_factory=dict)  # what is there in the end
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,18 +156,32 @@ def test_implausible_file_is_refused(
     assert (done.exit_code, told in done.output) == (2, True), done.output
 
 
-def test_both_runs_are_drawn_side_by_side(prices: Path, run: Run) -> None:
+def _page(path: Path) -> Any:
+    """The data of a page."""
+    return json.loads(path.read_text().split('id="data">', 1)[1].split("</script>", 1)[0])
+
+
+def test_page_shows_both_runs_with_what_is_there_behind_each_step(prices: Path, run: Run) -> None:
     kept = _kept(prices)
     assert run("replay", str(kept["order"]), "--html", "order.html").exit_code == 3
-    page = (prices / "order.html").read_text()
-    first = page.index('<tr id="first-difference">')
-    assert "a: last.update((1,))  (prices.py:15)</td>" in page[first:]
-    assert page.count('<td class="only">last of (&#x27;a&#x27;,) is (') == 2
-    assert "<th>Undisturbed</th><th>With " in page
+    page = _page(prices / "order.html")
+    told = page["verdicts"][1]
+    assert (page["told"], told["name"]) == ("both runs", "both runs")
+    labels = {page["events"][number]["label"] for number in told["witness"]}
+    assert labels == {"a: last.update((1,))  (prices.py:15)", "a: last.update((3,))  (prices.py:15)"}
+    (state,) = (table for table in page["outcomes"][0]["tables"] if table["name"] == "state: last")
+    assert [row["mark"] for row in state["rows"]] == ["wrong", "missing"]
     assert run("replay", str(kept["twice"]), "--html", "twice.html").exit_code == 1
-    page = (prices / "twice.html").read_text()
-    assert '<td class="again">driver 2, batch 0: write on prices.txt' in page
-    assert '<tr id="fault"><td></td><td class="strike">in batch 0 the driver died' in page
+    page = _page(prices / "twice.html")
+    assert [lane["address"] for lane in page["lanes"]] == [
+        "undisturbed",
+        "driver 1",
+        "driver 2",
+        "prices.txt",
+    ]
+    assert [lane["kind"] for lane in page["outages"]] == ["dead"]
+    last = page["tables"][str(len(page["events"]) - 1)]
+    assert [row["mark"] for row in last[0]["rows"]] == ["", "wrong"]
     again = run("replay", str(kept["order"]), "--html", "order.html")
     assert (again.exit_code, "--force" in again.output) == (2, True), again.output
 
@@ -175,8 +190,8 @@ def test_page_of_a_fixed_finding_says_so(prices: Path, run: Run) -> None:
     path = _kept(prices)["twice"]
     _edit(prices, WRITES, SAFE)
     assert run("replay", str(path), "--html", "twice.html").exit_code == 3
-    page = (prices / "twice.html").read_text()
-    assert ("<p>Nothing is violated.</p>" in page, "first-difference" in page) == (True, False)
+    page = _page(prices / "twice.html")
+    assert (page["story"]["moral"], page["events"]) == (["Nothing is violated."], [])
 
 
 def test_a_job_has_no_diagram(prices: Path, run: Run) -> None:

@@ -125,9 +125,7 @@ def _save(
     """Save the page with both runs, if it is asked for."""
     if path is None:
         return
-    from headrace_properties.spark_jobs.side_by_side import side_by_side_html
+    from headrace_properties.explain.pictures.compared_runs import compared_html
 
-    said = "Nothing is violated." if finding is None else f"{finding.kind.title}: {finding}"
-    runs, difference = (explanation.runs, explanation.difference) if explanation else ((), ())
-    page = side_by_side_html(runs, title=name, said=said, difference=difference)
-    files.write(path, "--html", write_bytes(page.encode()))
+    said = ("Nothing is violated.",) if finding is None else (finding.kind.title, str(finding))
+    files.write(path, "--html", write_bytes(compared_html(explanation, title=name, said=said).encode()))

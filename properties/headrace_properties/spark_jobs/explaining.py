@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import dropwhile, zip_longest
 from typing import Any
 
-from headrace_properties.explanation import Explanation, Row, Run, Step, StepKind, Tables
+from headrace_properties.explanation import Explanation, Row, Run, RunStep, StepKind, Tables
 from headrace_properties.findings import Finding
 from headrace_properties.promises import Promise
 from headrace_properties.sinks import OneTrial
@@ -104,7 +104,7 @@ def _parting_told(calm: Sequence[Any], other: Sequence[Any], *words: str) -> tup
 def explain_upgrade(upgrade: Upgrade, trial: QueryTrial) -> Explanation:
     """Tell what the checkpoint of the earlier version is; or run the query on its own, and on from that checkpoint."""
     if not trial.upgraded_after:
-        steps = tuple(Step(change, StepKind.RUN) for change in upgrade.changes)
+        steps = tuple(RunStep(change, StepKind.RUN) for change in upgrade.changes)
         return Explanation((Run(f"The checkpoint of {upgrade.earlier.name}", steps, ()),))
     rows, number = narrowed(upgrade.feed, trial.kept), trial.upgraded_after
     outcome, whole = _journaled(upgrade.job, rows, Schedule(), Cause.UPGRADE)
@@ -179,7 +179,7 @@ def _tables_of(outcome: Outcome, names: Sequence[str]) -> Tables:
 
 def _run(title: str, outcome: Outcome, journaled: Sequence[Any], other: Outcome | None = None) -> Run:
     """Tell of a run. ``other``: with which it is compared; if its batches have other rows, these are shown."""
-    steps, tried, driver = list[Step](), set[tuple[int, int, int]](), 1
+    steps, tried, driver = list[RunStep](), set[tuple[int, int, int]](), 1
     batches, compared = (
         {batch.number: sorted(batch.rows, key=repr) for batch in each.batches}
         for each in (outcome, other or outcome)
@@ -190,20 +190,20 @@ def _run(title: str, outcome: Outcome, journaled: Sequence[Any], other: Outcome 
         if isinstance(attempt, _Committed):
             text = f"batch {attempt.batch} is committed"
             steps.append(
-                Step(text, StepKind.WRITE, f"driver {driver}", "output", tables=attempt.tables, quiet=True)
+                RunStep(text, StepKind.WRITE, f"driver {driver}", "output", tables=attempt.tables, quiet=True)
             )
             continue
         if attempt.batch in shown:
             shown.remove(attempt.batch)
             is_other = batches[attempt.batch] != compared.get(attempt.batch, [])
             told = _batch_told(attempt.batch, rows[attempt.batch])
-            steps.append(Step(told, StepKind.FAULT if is_other else StepKind.INPUT))
+            steps.append(RunStep(told, StepKind.FAULT if is_other else StepKind.INPUT))
         task = attempt.batch, attempt.stage, attempt.partition
         is_fault, is_late = attempt.what not in {ATTEMPT, REPLACED}, attempt.what in _OF_REPLACED
         by = "replaced driver" if is_late else f"driver {driver}"
         if calls or is_fault:
             kind, again = StepKind.FAULT if is_fault else StepKind.RUN, not is_fault and task in tried
-            steps.append(Step(_event_told(attempt), kind, by, again=again, late=is_late))
+            steps.append(RunStep(_event_told(attempt), kind, by, again=again, late=is_late))
         driver += attempt.what.startswith("restart") or attempt.what == FaultKind.CHECKPOINT_RESTORED.value
         tried |= set() if is_fault else {task}
         steps += [_step_of(call, by) for call in calls]
@@ -223,12 +223,12 @@ _WRITE = re.compile(r"\w*\.(?:update|put|append|clear|remove|set)\w*\(|(?:regist
 """A call that changes the state."""
 
 
-def _step_of(call: HandlerCall, by: str) -> Step:
+def _step_of(call: HandlerCall, by: str) -> RunStep:
     told = f"  {_call_told(call)}"
     if call.is_given:
-        return Step(told, StepKind.INPUT, by)
+        return RunStep(told, StepKind.INPUT, by)
     to = "output" if call.what.startswith("yields ") else "state" if _WRITE.match(call.what) else ""
-    return Step(told, StepKind.WRITE if to else StepKind.RUN, by, to)
+    return RunStep(told, StepKind.WRITE if to else StepKind.RUN, by, to)
 
 
 def _attempts(journaled: Sequence[Any]) -> list[tuple[Any, list[HandlerCall]]]:
@@ -294,7 +294,7 @@ def explain_sink(trial: OneTrial, rows: OtherRows | None = None) -> Explanation:
     at = _strikes_at(trial.effects, trial.fault)
     back = _goes_on_at(trial.effects, at)
     done = {(effect.batch, effect.action, effect.target) for effect in trial.effects[:at]}
-    steps = list[Step]()
+    steps = list[RunStep]()
     for place, (effect, behind) in enumerate(zip_longest(trial.effects, trial.steps)):
         again = place >= at and (effect.batch, effect.action, effect.target) in done
         late = back is not None and place >= back
@@ -307,12 +307,12 @@ def explain_sink(trial: OneTrial, rows: OtherRows | None = None) -> Explanation:
             )
         )
     if back is not None:
-        steps.insert(back, Step("driver 1 goes on", StepKind.FAULT, "driver 1", late=True))
+        steps.insert(back, RunStep("driver 1 goes on", StepKind.FAULT, "driver 1", late=True))
     by = "" if trial.fault.kind in REPLACED_CHECKPOINTS else "driver 1"
     then = tuple(f"  then {line}" for line in _tables_told(trial.struck or {}))
     steps.insert(
         at,
-        Step(
+        RunStep(
             trial.what,
             StepKind.FAULT,
             by,
@@ -338,10 +338,10 @@ def _on_other_rows(how: str, usual: LeftOf, other: LeftOf) -> Explanation:
 
 def _run_on(title: str, left: LeftOf, contents: Contents, usual: Batches) -> Run:
     """Tell what a sink does with each batch. ``given``: the batches with which these are compared."""
-    steps = list[Step]()
+    steps = list[RunStep]()
     for number, batch in enumerate(left.batches):
         is_other = [*batch] != [*next(iter(usual[number : number + 1]), ())]
-        steps.append(Step(_batch_told(number, batch), StepKind.FAULT if is_other else StepKind.INPUT))
+        steps.append(RunStep(_batch_told(number, batch), StepKind.FAULT if is_other else StepKind.INPUT))
         own = map(_effect_step, (effect for effect in left.effects if effect.batch == number))
         steps += [replace(step, text=f"  {step.text}") for step in own]
     outcome = [left.failure] if left.failure else _tables_told(contents)
@@ -390,11 +390,11 @@ def _contents_differing(
             yield f"{destination} lacks {shown_items(missing.elements())}"
 
 
-def _effect_step(effect: Effect) -> Step:
+def _effect_step(effect: Effect) -> RunStep:
     by = f"driver {effect.attempt + 1}"
     pending = " (not committed yet)" if effect.pending else ""
     what = f"{effect.action} on {effect.target}{pending}  ({shown_place(effect.place)})"
-    return Step(f"{by}, batch {effect.batch}: {what}", StepKind.WRITE, by, effect.target)
+    return RunStep(f"{by}, batch {effect.batch}: {what}", StepKind.WRITE, by, effect.target)
 
 
 def _tables(contents: Contents) -> Tables:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from headrace import Encoded, Pipeline, format_time
 from headrace.wire.effects import SourceRecord
-from headrace_properties.explanation import Explanation, Row, Run, Step, StepKind, Tables
+from headrace_properties.explanation import Explanation, Row, Run, RunStep, StepKind, Tables
 from headrace_properties.printable import describe_record, describe_value, visible
 from headrace_properties.reference import Emitted, HookCall, RunResult, StepResult, run_reference, run_step
 from headrace_properties.reference.running_computation import RunningComputation
@@ -28,7 +28,7 @@ def explain_redelivered(pipeline: Pipeline, shown: Redelivered) -> Explanation:
 
 def _run(title: str, pipeline: Pipeline, feed: Feed, usual: Feed) -> tuple[Run, RunResult]:
     """Run a pipeline on an input; mark the records that the usual input has not, or not as often."""
-    steps, states, given = list[Step](), dict[tuple[str, str], str](), list[Row]()
+    steps, states, given = list[RunStep](), dict[tuple[str, str], str](), list[Row]()
     expected = Counter(_content(record) for _, record in records_of(usual))
     seen = Counter[tuple[str, str, bytes, int]]()
 
@@ -40,7 +40,7 @@ def _run(title: str, pipeline: Pipeline, feed: Feed, usual: Feed) -> tuple[Run, 
             is_new = seen[content] > expected[content]
             kind = StepKind.FAULT if is_new else StepKind.INPUT
             told = describe_record(pipeline, event)
-            steps.append(Step(told, kind, "source", again=is_new and seen[content] > 1))
+            steps.append(RunStep(told, kind, "source", again=is_new and seen[content] > 1))
 
     def host(pipeline: Pipeline, stage: RunningComputation, step: HookCall) -> StepResult:
         result = run_step(pipeline, stage, step)
@@ -50,7 +50,7 @@ def _run(title: str, pipeline: Pipeline, feed: Feed, usual: Feed) -> tuple[Run, 
         given.extend(_emitted(pipeline, emitted) for emitted in outside)
         told, to = f"  {_call(pipeline, step, result)}", "output" if outside else ""
         kind = StepKind.WRITE if outside else StepKind.RUN
-        steps.append(Step(told, kind, step.computation, to, tables=_tables(states, given)))
+        steps.append(RunStep(told, kind, step.computation, to, tables=_tables(states, given)))
         return result
 
     result = run_reference(with_fresh_code(pipeline), feed, arrive, host)

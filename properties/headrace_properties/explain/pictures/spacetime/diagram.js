@@ -11,7 +11,7 @@ const DATA = { links: [], stubs: [], tenures: [], outages: [], watermarks: [], r
 const EVENTS = DATA.events;
 const GROUPS = ["record", "run", "write", "ack", "ownership", "watermark", "fault"];
 const MESSAGE_GROUP = { record: "record", ack: "ack", write: "write", reply: "write", ownership: "ownership", watermark: "watermark",
-  asked: "ownership", answered: "write", acks: "ack" };
+  asked: "ownership", answered: "write", acks: "ack", writes: "write" };
 const MANY = 400, MANY_REPORTS = 20;
 const IDLE_US = 200_000;
 const USUAL = ["ProcessStarted", "RoleClaimed", "CheckpointsDeleted", "IdsCollected"]; // not in a still picture that explains nothing
@@ -238,7 +238,7 @@ function flights(plan) {
   plan.flights = plan.links.map(([cause, effect, kind]) => ({ from: EVENTS[cause].lane, to: EVENTS[effect].lane, kind, cause, effect,
     y1: plan.rows.get(cause).y, y2: plan.rows.get(effect).y, bad: kind === "write" && ["stale", "refused"].includes(EVENTS[effect].mark) }));
   for (const [number, lane, kind] of plan.stubs) {
-    const own = EVENTS[number].lane, y = plan.rows.get(number).y, asked = kind !== "acks";
+    const own = EVENTS[number].lane, y = plan.rows.get(number).y, asked = !["acks", "writes"].includes(kind);
     plan.flights.push({ from: asked ? lane : own, to: asked ? own : lane, kind, cause: asked ? null : number, effect: asked ? number : null,
       y1: asked ? y - STUB : y, y2: asked ? y : y + STUB, bad: false });
   }
@@ -248,7 +248,7 @@ function flights(plan) {
 
 // ---- Painting
 
-const seconds = (us) => `${(us / 1e6).toFixed(6).replace(/000$/, "")} s`;
+const seconds = (us) => DATA.steps ? `step ${us + 1}` : `${(us / 1e6).toFixed(6).replace(/000$/, "")} s`;
 
 function line(x1, y1, x2, y2, colour, more = "") {
   return `<line x1="${x1.toFixed(1)}" y1="${y1.toFixed(1)}" x2="${x2.toFixed(1)}" y2="${y2.toFixed(1)}" stroke="${colour}" ${more}/>`;
@@ -275,7 +275,7 @@ function paint(plan, c, from, to) {
   for (const one of flights(plan)) if (inside(one.y1, one.y2)) parts.push(arrow(plan, one, c));
   parts.push(...rates(plan, c, inside));
   if (plan.used.length && inside(plan.start, plan.start)) {
-    parts.push(words(plan.strip - 6, plan.start + 4, seconds(EVENTS[0].at), c.faint, late), words(plan.left, plan.start + 5, "start of the run", c.faint));
+    parts.push(words(plan.strip - 6, plan.start + 4, DATA.steps ? "" : seconds(EVENTS[0].at), c.faint, late), words(plan.left, plan.start + 5, "start of the run", c.faint));
   }
   for (const n of seen) {
     const row = plan.rows.get(n);
@@ -406,7 +406,8 @@ function head(plan, c) {
 
 // ---- The whole figure as a file, always on white: it goes into a paper
 
-const says = ({ title, message }) => (title === message ? `${message}.` : `${title}. ${message[0].toUpperCase()}${message.slice(1)}.`);
+const says = ({ name, title, message, caption }) => caption ??
+  `${name} violated: ${title === message ? `${message}.` : `${title}. ${message[0].toUpperCase()}${message.slice(1)}.`}`;
 
 // A still picture of a run that violates nothing shows only what is about records and ownership.
 function STILL() {
@@ -421,11 +422,11 @@ function figure() {
   const heading = [
     ...wrap(DATA.title, wide, 18, true).map((text) => [text, c.ink, 'font-size="18" font-weight="700"']),
     ...(DATA.subtitle ? wrap(DATA.subtitle, wide, TEXT) : []).map((text) => [text, c.faint, ""]),
-    ...(broken ? wrap(`${broken.name} violated: ${broken.title}`, wide, TEXT, true) : []).map((text) => [text, c.bad, 'font-weight="700"']),
+    ...(broken ? wrap(broken.caption ?? `${broken.name} violated: ${broken.title}`, wide, TEXT, true) : []).map((text) => [text, c.bad, 'font-weight="700"']),
   ].map(([text, colour, more], i) => words(14, 26 + 22 * i, text, colour, more));
   const plan = arrange(shown, 14 + 22 * heading.length), body = paint(plan, c, -Infinity, Infinity);
   state.event = chosen;
-  const described = broken ? `${DATA.title}. ${broken.name} violated: ${says(broken)}` : DATA.title;
+  const described = broken ? `${DATA.title}. ${says(broken)}` : DATA.title;
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${plan.width}" height="${plan.height}" viewBox="0 0 ${plan.width} ${plan.height}" ${FONT} font-size="${TEXT}">` +
     `<title>${escape(DATA.title)}</title><desc>${escape(described)}</desc><rect width="100%" height="100%" fill="${c.page}"/>${heading.join("")}` +
     `${body}${head(plan, c)}</svg>`;

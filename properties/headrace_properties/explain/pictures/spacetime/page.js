@@ -20,7 +20,7 @@ function refresh({ scroll = false } = {}) {
   repaint();
   $("count").textContent = `${plan.shown.length.toLocaleString("en")} of ${EVENTS.length.toLocaleString("en")} events`;
   const broken = verdict();
-  $("caption").textContent = broken ? `${broken.name} violated: ${says(broken)}` : "";
+  $("caption").textContent = broken ? says(broken) : "";
   plan.begin = beginning();
   play.y = plan.rows.get(state.event)?.y ?? plan.begin;
   drawChart();
@@ -94,8 +94,9 @@ function tell() {
     const causes = DATA.links.filter(([, effect]) => effect === state.event).map(([cause]) => reference(cause));
     const effects = DATA.links.filter(([cause]) => cause === state.event).map(([, effect]) => reference(effect));
     const row = (name, list) => (list.length ? `<dt>${name}</dt><dd>${list.join("<br>")}</dd>` : "");
-    $("event").innerHTML = `<h2>${state.event}: ${escape(event.type)}</h2><div>${seconds(event.at)}, ${
+    $("event").innerHTML = `<h2>${DATA.steps ? "" : `${state.event}: `}${escape(event.type)}</h2><div>${seconds(event.at)}, ${
       escape(event.lane < 0 ? "the run" : DATA.lanes[event.lane].address)}</div><dl>${fields}${row("because of", causes)}${row("led to", effects)}</dl>`;
+    tellTables();
   }
 }
 
@@ -140,7 +141,7 @@ function save() {
 function controls() {
   const option = (value, text) => `<option value="${escape(value)}">${escape(text)}</option>`;
   $("subtitle").textContent = DATA.subtitle;
-  $("scope").innerHTML = DATA.verdicts.map((one) => option(one.name, `what led to ${one.name}`)).join("") + option("all", "all events");
+  $("scope").innerHTML = DATA.verdicts.map((one) => option(one.name, DATA.steps ? one.name : `what led to ${one.name}`)).join("") + (DATA.steps ? "" : option("all", "all events"));
   const names = [...new Set(EVENTS.map((one) => one.fields.computation).filter(Boolean))].sort();
   $("computation").innerHTML = option("", "any") + names.map((one) => option(one, one)).join("");
   $("kinds").innerHTML = GROUPS.map((one) => `<label><input type="checkbox" value="${one}"> ${one}</label>`).join("");

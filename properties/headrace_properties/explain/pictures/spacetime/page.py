@@ -13,7 +13,7 @@ import msgspec
 
 from headrace_properties.printable import visible
 
-_SCRIPTS = ("diagram", "stage", "chart", "page")
+_SCRIPTS = ("diagram", "stage", "chart", "tables", "page")
 
 
 def page_of(document: Mapping[str, Any]) -> str:
