@@ -111,7 +111,7 @@ def report() -> ExperimentReport:
     small = dataclasses.replace(EXPERIMENTS["figure-14"], quick=("20 CPUs", "50 CPUs"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(EXPERIMENTS, small.name, small)
-        measured = measure([small.name], ExperimentSize(seeds=2, quick=True), 1, lambda *_: None)
+        measured = tuple(measure([small.name], ExperimentSize(seeds=2, quick=True), 1, lambda *_: None))
     return ExperimentReport(
         provenance("headrace paper report"), quick=True, calibration=calibration_document(), measured=measured
     )

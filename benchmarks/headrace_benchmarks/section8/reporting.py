@@ -173,8 +173,8 @@ def _sample(stored: _StoredPoint, seed: int) -> RunSample:
 
 def measure(
     names: Sequence[str], size: ExperimentSize, jobs: int, on_run: Callable[[int, int, str], None]
-) -> tuple[ExperimentResult, ...]:
-    """Run experiments.
+) -> Iterator[ExperimentResult]:
+    """Run experiments, and yield each as it is complete.
 
     Args:
         names: names in `EXPERIMENTS`.
@@ -185,16 +185,15 @@ def measure(
     tasks = [(name, *task) for name in names for task in EXPERIMENTS[name].tasks(size)]
     alone = [task for task in tasks if EXPERIMENTS[task[0]].wall]
     together = [task for task in tasks if task not in alone]
-    sampled: dict[tuple[str, str, int], RunSample] = {}
+    sampled: dict[str, dict[_Task, RunSample]] = {name: {} for name in names}
     for done, (task, sample) in enumerate(chain(_run_all(together, jobs), _run_all(alone, 1)), 1):
-        sampled[task] = sample
-        on_run(done, len(tasks), task[0])
-    measured = []
-    for name in names:
-        samples = tuple(sampled[task] for task in tasks if task[0] == name)
-        seeds = EXPERIMENTS[name].seeds(size)
-        measured.append(ExperimentResult(name, seeds, samples))
-    return tuple(measured)
+        name = task[0]
+        sampled[name][task] = sample
+        on_run(done, len(tasks), name)
+        of_name = [task for task in tasks if task[0] == name]
+        if len(sampled[name]) == len(of_name):
+            samples = tuple(sampled[name][task] for task in of_name)
+            yield ExperimentResult(name, EXPERIMENTS[name].seeds(size), samples)
 
 
 def provenance(command: str) -> Provenance:

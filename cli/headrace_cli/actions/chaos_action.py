@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from headrace.api.errors import did_you_mean
 from headrace_cli.options.chaos_options import ChaosFlags, Protection
 from headrace_cli.targets.loading import load_target
-from headrace_cli.terminal.consoles import error_console
 from headrace_cli.terminal.documents import show, stdout_reserved
 from headrace_cli.terminal.exit import ExitCode
 from headrace_cli.terminal.live_progress import RunProgress
+from headrace_cli.terminal.signals import signal_of
 from headrace_cli.terminal.usage_errors import WrongOptionError
 from headrace_properties.pipeline_target import PipelineTarget
 from headrace_scenarios.chaos.plan import Verb, draw_plan
 
 if TYPE_CHECKING:
-    from headrace_cli.reports.chaos_report import Chaos
+    from headrace_cli.reports.chaos_report import Chaos, StoppedChaos
 
 
 def run_under_chaos(pipeline: str, options: ChaosFlags, *, as_json: bool) -> ExitCode:
@@ -29,10 +29,10 @@ def run_under_chaos(pipeline: str, options: ChaosFlags, *, as_json: bool) -> Exi
     return done.code
 
 
-def _run(target: PipelineTarget, flags: ChaosFlags) -> "Chaos":
+def _run(target: PipelineTarget, flags: ChaosFlags) -> "Chaos | StoppedChaos":
     # These need PySpark; the rest of the command does not.
-    from headrace_cli.reports.chaos_report import Chaos
-    from headrace_scenarios.chaos.chaos_run import ChaosOptions, run_chaos
+    from headrace_cli.reports.chaos_report import Chaos, StoppedChaos
+    from headrace_scenarios.chaos.chaos_run import ChaosOptions, StrikeResult, run_chaos
 
     wanted = None if flags.kinds is None else [kind.strip() for kind in flags.kinds.split(",")]
     unknown = [kind for kind in wanted or () if kind not in list(Verb)]
@@ -53,12 +53,14 @@ def _run(target: PipelineTarget, flags: ChaosFlags) -> "Chaos":
     verbs = [*Verb] if wanted is None else [Verb(kind) for kind in wanted]
     plan = draw_plan(flags.faults, flags.seed, len(feed.entries), verbs)
     directory = _directory(flags.keep)
+    seen: list[StrikeResult] = []
     try:
         with RunProgress(f"chaos on {target.name}") as progress:
-            report = run_chaos(target.name, target.pipeline, feed, plan, directory, options, progress.advance)
-    except KeyboardInterrupt:
-        error_console().print(f"Logs, checkpoint and outputs so far: {directory}", soft_wrap=True)
-        raise
+            report = run_chaos(
+                target.name, target.pipeline, feed, plan, directory, options, progress.advance, seen.append
+            )
+    except KeyboardInterrupt as stop:
+        return StoppedChaos(target.name, flags.seed, plan, seen, directory, signal_of(stop))
     done = Chaos(target.name, flags.seed, tuple(map(str, without)), report, directory)
     if flags.keep is None and done.code is ExitCode.HOLDS:
         shutil.rmtree(directory, ignore_errors=True)

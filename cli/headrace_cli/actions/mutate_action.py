@@ -47,17 +47,23 @@ def judge_mutants(
     as_json: bool,
 ) -> int:
     """Judge a sample of a pipeline's mutants, print the report, and return the exit code."""
+    result = MutationReport(target)
     with stdout_reserved(), RunProgress("mutating") as progress:
         load = partial(load_application, target, feed)
         application, jobs = load(), jobs or cores()
         modules = [module_of(module.__name__) for module in _modules(target, application)]
         noted = {} if notes is None else load_notes(notes)
         files = frozenset(module.file for module in modules)
-        surveyed = survey(load, files, runs, jobs, partial(progress.on_part, "runs without mutation"))
-        mutants = in_workers(application, modules, surveyed)
-        drawn = sample(mutants, count, seed) if again is None else survivors_of(again, mutants, noted)
-        result = MutationReport(target, len(drawn), len(mutants), void(noted, mutants))
+
+        def on_part(done: int, of: int) -> None:
+            result.surveyed = done / of
+            progress.on_part("runs without mutation", done, of)
+
         try:
+            surveyed = survey(load, files, runs, jobs, on_part)
+            mutants = in_workers(application, modules, surveyed)
+            drawn = sample(mutants, count, seed) if again is None else survivors_of(again, mutants, noted)
+            result.count, result.of, result.void = len(drawn), len(mutants), void(noted, mutants)
             for measured in measure(drawn, surveyed, load, jobs=jobs, notes=noted):
                 result.found.append(measured)
                 progress.on_part("judging", len(result.found), len(drawn))
@@ -77,14 +83,16 @@ class MutationReport:
         of: how many there are to draw from.
         void: notes that name nothing any more.
         found: those that were judged.
+        surveyed: the part of the runs without mutation that was made, 0 to 1.
         stopped_by: what stopped the command.
     """
 
     target: str
-    count: int
-    of: int
-    void: list[Key]
+    count: int = 0
+    of: int = 0
+    void: list[Key] = field(default_factory=list)
     found: list[MutantResult] = field(default_factory=list)
+    surveyed: float = 0.0
     stopped_by: signal.Signals | None = None
 
     @property
@@ -114,6 +122,10 @@ def _modules(target: str, application: Application) -> Iterable[Any]:
 def print_result(console: Console, result: MutationReport) -> None:
     """Print the table by module, then the survivors with their place."""
     mutants = result.found
+    if result.stopped_by is not None and not mutants:
+        doing = f"{result.surveyed:.0%} of the runs without mutation"
+        print_text(console, f"Stopped by {result.stopped_by.name} after {doing}: no mutant was judged.")
+        return
     if not mutants:
         print_text(console, f"There is nothing to mutate in {result.target}.")
         return

@@ -1,6 +1,7 @@
 """The work of ``headrace recheck``."""
 
 import dataclasses
+import signal
 from pathlib import Path
 
 from rich.console import Console
@@ -9,24 +10,33 @@ from headrace_cli.targets.loading import load_pipeline
 from headrace_cli.terminal.documents import show, stdout_reserved
 from headrace_cli.terminal.exit import RESULT_WORDS, ExitCode
 from headrace_cli.terminal.live_progress import RunProgress
-from headrace_cli.terminal.render import counted, print_heading, print_text
+from headrace_cli.terminal.render import counted, print_heading, print_result, print_text
+from headrace_cli.terminal.signals import stop_requested
 from headrace_properties.recheck import Difference, Recheck, read_recording, recheck
 
 
 def recheck_history(history: Path, pipeline: str, plans: int, seed: int, *, as_json: bool) -> ExitCode:
     """Compare today's code with a recorded run, print the differences, and return the exit code."""
+    wanted = plans + 1
     with stdout_reserved(), RunProgress(f"rechecking {history.name}") as progress:
         today = load_pipeline(pipeline)
         progress.advance(0.0, "reading")
         recording = read_recording(history, today)
-        result = recheck(
-            recording,
-            today,
-            plans=plans,
-            seed=seed,
-            on_run=lambda runs: progress.advance(runs / (plans + 1)),
+        with stop_requested() as stop:
+            result = recheck(
+                recording,
+                today,
+                plans=plans,
+                seed=seed,
+                on_run=lambda runs: progress.advance(runs / wanted),
+                should_stop=stop,
+            )
+    code = _code(result, stop.signal)
+    if stop.signal is not None:
+        so_far = (
+            f"{stop.signal.name} after {result.runs:,} of {counted(wanted, 'run')}; the rest was not compared"
         )
-    code = _code(result)
+        result.unknown.append(so_far)
     about = {"history": history, "pipeline": pipeline, "result": RESULT_WORDS[code]}
     show(
         lambda: about | dataclasses.asdict(result),
@@ -40,18 +50,22 @@ _MOST_INPUTS = 10
 """Choice: this many records of the input are shown; the others are counted."""
 
 
-def _code(result: Recheck) -> ExitCode:
+def _code(result: Recheck, stopped_by: signal.Signals | None) -> ExitCode:
+    if stopped_by is not None:
+        return ExitCode(128 + stopped_by)
     if result.differences:
         return ExitCode.VIOLATED
     return ExitCode.UNKNOWN if result.unknown else ExitCode.HOLDS
 
 
 def _print(console: Console, history: Path, pipeline: str, result: Recheck, code: ExitCode) -> None:
-    first, style = {
-        ExitCode.VIOLATED: (f"VIOLATED: {pipeline} does not reproduce what was recorded", "bold red"),
-        ExitCode.UNKNOWN: ("UNKNOWN: the recording does not tell everything", "yellow"),
-    }.get(code, (f"HOLDS: {pipeline} reproduces what was recorded", "bold green"))
-    print_text(console, first, style=style)
+    if result.differences:
+        first = f"{pipeline} does not reproduce what was recorded"
+    elif code is ExitCode.HOLDS:
+        first = f"{pipeline} reproduces what was recorded"
+    else:
+        first = "not everything could be compared"
+    print_result(console, f"{RESULT_WORDS[code].upper()}: {first}", code)
     print_text(
         console,
         f"{history}: {counted(result.inputs, 'record')} of input, {counted(result.steps, 'step')} the same,"

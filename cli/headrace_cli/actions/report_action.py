@@ -1,6 +1,7 @@
 """The work of ``headrace paper report``."""
 
 import os
+import signal
 from pathlib import Path
 
 import msgspec
@@ -12,18 +13,20 @@ from headrace_benchmarks.section8.markdown import DATA, PLOTS, render
 from headrace_benchmarks.section8.plots import draw
 from headrace_benchmarks.section8.reporting import (
     ExperimentReport,
+    ExperimentResult,
     calibration_document,
     measure,
     problems,
     provenance,
     sha256,
 )
-from headrace_cli.terminal.consoles import output_console
+from headrace_cli.terminal.consoles import error_console, output_console
 from headrace_cli.terminal.documents import print_document
 from headrace_cli.terminal.exit import ExitCode
 from headrace_cli.terminal.files import OutputFiles, write_bytes
 from headrace_cli.terminal.live_progress import RunProgress
 from headrace_cli.terminal.render import counted
+from headrace_cli.terminal.signals import signal_of
 from headrace_cli.terminal.usage_errors import UnknownChoiceError, UnwritableFileError, WrongOptionError
 
 
@@ -45,7 +48,19 @@ def write_report(
     before = _to_update(output, size) if update else None
     files = _files(output, names, force=force or update)
     command = _command(names, size) if before is None else before.provenance.command
-    measurements = _measure(names, size, jobs or os.cpu_count() or 1, command)
+    measurements, stopped_by = _measure(names, size, jobs or os.cpu_count() or 1, command)
+    if stopped_by is not None:
+        done = [experiment.name for experiment in measurements.measured]
+        what = f"{output}: {', '.join(done)}" if done else "nothing was written"
+        words = (
+            f"Stopped by {stopped_by.name} after {len(done)} of {counted(len(names), 'experiment')}: {what}."
+        )
+        error_console().print(words, soft_wrap=True)
+        if not done:
+            return ExitCode(128 + stopped_by)
+        if before is None:
+            of_part = msgspec.structs.replace(measurements.provenance, command=_command(done, size))
+            measurements = msgspec.structs.replace(measurements, provenance=of_part)
     if before is not None:
         measurements = before.updated(measurements)
     _write(measurements, output, files)
@@ -55,7 +70,7 @@ def write_report(
         output_console().print(
             f"{output}: {counted(len(measurements.measured), 'experiment')}", soft_wrap=True
         )
-    return files.code(ExitCode.HOLDS)
+    return files.code(ExitCode.HOLDS if stopped_by is None else ExitCode(128 + stopped_by))
 
 
 def _unreadable(path: object, reason: object) -> WrongOptionError:
@@ -109,10 +124,22 @@ def _command(names: list[str], size: ExperimentSize) -> str:
     return " ".join(words)
 
 
-def _measure(names: list[str], size: ExperimentSize, jobs: int, command: str) -> ExperimentReport:
+def _measure(
+    names: list[str], size: ExperimentSize, jobs: int, command: str
+) -> tuple[ExperimentReport, signal.Signals | None]:
+    """Measure until all experiments are complete or a signal arrives, which is returned, too."""
+    by_name: dict[str, ExperimentResult] = {}
+    stopped_by = None
     with RunProgress("report") as progress:
-        measured = measure(names, size, jobs, lambda done, total, name: progress.advance(done / total, name))
-    return ExperimentReport(provenance(command), size.quick, calibration_document(), measured)
+        try:
+            for result in measure(
+                names, size, jobs, lambda done, total, name: progress.advance(done / total, name)
+            ):
+                by_name[result.name] = result
+        except KeyboardInterrupt as stop:
+            stopped_by = signal_of(stop)
+    measured = tuple(by_name[name] for name in names if name in by_name)
+    return ExperimentReport(provenance(command), size.quick, calibration_document(), measured), stopped_by
 
 
 def _files(output: Path, names: list[str], *, force: bool) -> OutputFiles:

@@ -1,6 +1,7 @@
 """The report of ``headrace chaos`` on a run, as text and as JSON."""
 
-from collections.abc import Mapping
+import signal
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from headrace_cli.terminal.render import (
 )
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_scenarios.chaos.chaos_run import ChaosReport, StrikeResult
+from headrace_scenarios.chaos.plan import ChaosPlan
 
 _CODES = {Holds: ExitCode.HOLDS, Violated: ExitCode.VIOLATED, Unknown: ExitCode.UNKNOWN}
 
@@ -93,6 +95,54 @@ class Chaos:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class StoppedChaos:
+    """A run that a signal ended, and its options.
+
+    Attributes:
+        target: ``MODULE:PIPELINE``.
+        seed: seed for faults and input.
+        plan: the planned faults.
+        seen: the effects of those that struck before.
+        directory: directory of its files.
+        stopped_by: the signal.
+    """
+
+    target: str
+    seed: int
+    plan: ChaosPlan
+    seen: list[StrikeResult]
+    directory: Path
+    stopped_by: signal.Signals
+
+    @property
+    def code(self) -> ExitCode:
+        """The command's exit code."""
+        return ExitCode(128 + self.stopped_by)
+
+    def print(self, console: Console) -> None:
+        """Print what struck, and where the files are."""
+        so_far = f"after {len(self.seen)} of {counted(len(self.plan.strikes), 'fault')}"
+        words = f"{RESULT_WORDS[self.code].upper()} {so_far}; the output was not compared"
+        print_result(console, words, self.code)
+        print_text(console, f"{self.target} on Spark, seed {self.seed}")
+        if self.seen:
+            console.print()
+            _print_strikes(console, self.seen)
+        print_lines(console, f"logs, checkpoint and outputs so far: {self.directory}")
+
+    def document(self) -> dict[str, Any]:
+        """Return it as a JSON document."""
+        return {
+            "pipeline": self.target,
+            "seed": self.seed,
+            "result": RESULT_WORDS[self.code],
+            "plan": self.plan,
+            "faults": [_seen_document(seen) for seen in self.seen],
+            "directory": self.directory,
+        }
+
+
 def _said(verdict: Verdict) -> str:
     match verdict:
         case Violated(message=message):
@@ -112,7 +162,7 @@ def _seen_document(seen: StrikeResult) -> Mapping[str, Any]:
     }
 
 
-def _print_strikes(console: Console, strikes: tuple[StrikeResult, ...]) -> None:
+def _print_strikes(console: Console, strikes: Sequence[StrikeResult]) -> None:
     table = plain_table("part", "fault", "when", "recovered", "observed", numbers=("part", "recovered"))
     for seen in strikes:
         strike = seen.strike

@@ -98,6 +98,7 @@ def recheck(
     plans: int = 20,
     seed: int = 0,
     on_run: Callable[[int], None] = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Recheck:
     """Compare a recorded run with today's pipeline.
 
@@ -107,6 +108,7 @@ def recheck(
         plans: how many runs under faults.
         seed: seed of the faults.
         on_run: receives the number of runs so far.
+        should_stop: called before each step and run; ``True``: return the result so far.
 
     Raises:
         HeadraceError: a pipeline cannot run in the simulated cluster.
@@ -115,7 +117,7 @@ def recheck(
     declared = [(name, reason) for name, reason in reasons.items() if reason]
     result = Recheck(recording.feed.records, declared=declared)
     if recording.tells_steps:
-        _compare_steps(recording, pipeline, result)
+        _compare_steps(recording, pipeline, result, should_stop)
     if recording.fraction < 1:
         result.unknown.append(
             f"the recording has {recording.fraction:.3g} of the keys, so what the whole run came to is not told"
@@ -125,7 +127,7 @@ def recheck(
         result.unknown.append(
             "the recorded run did not come to rest, so what it would have come to is not told"
         )
-    _compare_runs(recording, pipeline, result, plans, seed, on_run)
+    _compare_runs(recording, pipeline, result, plans, seed, on_run, should_stop)
     return result
 
 
@@ -137,7 +139,9 @@ def _reason(spec: ComputationSpec) -> str:
     return "" if spec.exactly_once else "it runs without exactly-once, so records may count twice"
 
 
-def _compare_steps(recording: RecordedHistory, pipeline: Pipeline, result: Recheck) -> None:
+def _compare_steps(
+    recording: RecordedHistory, pipeline: Pipeline, result: Recheck, should_stop: Callable[[], bool]
+) -> None:
     """Rerun each recorded step."""
     replay, strange = StepReplay(pipeline), set[str]()
     first: Difference | None = None
@@ -147,6 +151,8 @@ def _compare_steps(recording: RecordedHistory, pipeline: Pipeline, result: Reche
         step = replay.take(event)
         if step is None:
             continue
+        if should_stop():
+            break
         name = step.event.computation
         if name not in pipeline.computations:
             strange.add(name)
@@ -224,6 +230,7 @@ def _compare_runs(
     plans: int,
     seed: int,
     on_run: Callable[[int], None],
+    should_stop: Callable[[], bool],
 ) -> None:
     """Run today's pipeline on the input until a certain difference is found."""
     options = ClusterOptions()
@@ -232,6 +239,8 @@ def _compare_runs(
     compared = _compared_streams(pipeline, result)
     late = 0
     for number in range(plans + 1):
+        if should_stop():
+            break
         schedule = FaultSchedule()
         if number:
             schedule = draw_faults(ground, _FAULTS, seed + number, without=(LateRecords,))

@@ -135,6 +135,7 @@ def run_chaos(
     directory: Path,
     options: ChaosOptions | None = None,
     on_progress: Callable[[float, str], object] = lambda _done, _what: None,
+    on_strike: Callable[[StrikeResult], object] = lambda _seen: None,
 ) -> ChaosReport:
     """Run a pipeline over a feed on Spark, under faults, to the end.
 
@@ -146,6 +147,7 @@ def run_chaos(
         directory: an empty directory for all files of the run.
         options: options of the run.
         on_progress: called with the fraction done, 0 to 1, and the current step.
+        on_strike: called with each fault's effect, once its part of the input was processed.
 
     Raises:
         ChaosStoppedError: the run cannot continue.
@@ -154,7 +156,7 @@ def run_chaos(
     """
     check_process_table()
     expected = run_reference(pipeline, feed)
-    run = _Run(target, pipeline, feed, plan, directory, options or ChaosOptions(), on_progress)
+    run = _Run(target, pipeline, feed, plan, directory, options or ChaosOptions(), on_progress, on_strike)
     began = time.monotonic()
     run.run()
     rows = read_rows(run.job.database)
@@ -173,7 +175,7 @@ def run_chaos(
 class _Run:
     def __init__(
         self, target: str, pipeline: Pipeline, feed: Feed, plan: ChaosPlan, directory: Path, options: ChaosOptions,
-        on_progress: Callable[[float, str], object],
+        on_progress: Callable[[float, str], object], on_strike: Callable[[StrikeResult], object],
     ) -> None:  # fmt: skip
         self._store = ObjectStore(_STEP_S) if options.object_store else None
         self.job = ChaosJob(
@@ -188,7 +190,7 @@ class _Run:
         self._options = options
         self._parts = _parts(feed, plan.parts)
         self._strikes = {strike.part: strike for strike in plan.strikes}
-        self._on_progress = on_progress
+        self._on_progress, self._on_strike = on_progress, on_strike
         self._doing = ""
         self._begun = 0
         self._divisions = cycle(_divisions(options.intervals, pipeline))
@@ -219,6 +221,7 @@ class _Run:
                     seen = StrikeResult(strike)
                     self.seen.append(seen)
                     _STRIKES[strike.verb](self, seen, events)
+                    self._on_strike(seen)
             self._begin("stopping Spark", len(self._parts))
             self._stop("with the states")
         finally:
