@@ -7,7 +7,7 @@ Rules of this file:
   mistake, with all child processes. Making the failure small and telling it do not count.
 * What is not found within `BUDGET_S` counts as found at that time. So it does in medians, and in no share.
 * Which mistakes are hunted follows from the options alone: all broken protocols but those that need a directed scenario,
-  random mutants of the seed, and every bug that a clone has planted.
+  random mutants of the seed, and every bug that a clone has planted; or of each kind as many as `BenchOptions.runs`.
 """
 
 import importlib
@@ -18,7 +18,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
@@ -61,7 +61,7 @@ WITHIN_S = (2, 5, 20)
 """Shares are told of what is found within these, seconds of CPU time."""
 GOAL = 3
 """The new search is to take at most this part of the plain one's time."""
-_WALL_S = 300.0
+_WALL_S = 900.0
 """Wall time after which a hunt is ended: a target that waits uses no CPU."""
 _ENDLESS = 1_000_000_000
 
@@ -161,9 +161,9 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def rows(options: BenchOptions) -> Iterator[dict[str, str]]:
-    """Return the same as a table: a row for each kind of mistake and search."""
-    for kind, by_search in _by_kind(options, lambda *_: None):
+def rows(options: BenchOptions, kinds: Collection[str] = ()) -> Iterator[dict[str, str]]:
+    """Return the same as a table: a row for each kind of mistake and search. ``kinds``: only these."""
+    for kind, by_search in _by_kind(options, lambda *_: None, kinds):
         for search, times in by_search.items():
             cells = (
                 kind, search, f"{len(times.hunted):,}", *(f"{times.within(most_s):,}" for most_s in WITHIN_S),
@@ -225,15 +225,16 @@ def _told(mistake: Mistake) -> str:
     return " ".join(filter(None, (mistake.name.rpartition(".")[2], mistake.what)))
 
 
-def _by_kind(options: BenchOptions, on_progress: OnProgress) -> Iterator[tuple[str, dict[str, HuntTimes]]]:
+def _by_kind(
+    options: BenchOptions, on_progress: OnProgress, kinds: Collection[str] = ()
+) -> Iterator[tuple[str, dict[str, HuntTimes]]]:
     """Hunt, kind by kind; yield what each search came to, and nothing of a kind that is not here.
 
     Each mistake is hunted by all searches one after the other, on an equally busy machine.
     """
-    for kind in KINDS:
+    for kind in kinds or KINDS:
         chosen = KINDS[kind].mistakes(options)
-        if options.quick:
-            chosen = chosen[:: max(1, math.ceil(len(chosen) / QUICK_EACH))]
+        chosen = chosen[:: max(1, math.ceil(len(chosen) / _most(options)))]
         hunts = [Hunt(mistake, search, options.seed) for mistake in chosen for search in SEARCHES]
         hunted: list[HuntResult] = []
         for result in spread(hunt_apart, hunts, options.jobs, apart=True) if hunts else ():
@@ -261,6 +262,11 @@ def _sound(options: BenchOptions) -> dict[str, float]:
 # What is hunted
 
 
+def _most(options: BenchOptions) -> int:
+    """Return the most mistakes of a kind that are hunted."""
+    return QUICK_EACH if options.quick else options.runs or MUTANTS + len(CATALOGUE)
+
+
 def _protocols(_: BenchOptions) -> Sequence[Mistake]:
     return [Mistake(PROTOCOLS, name) for name in _BY_CHANCE]
 
@@ -274,7 +280,7 @@ _BY_CHANCE = tuple(name for name, mutant in CATALOGUE.items() if mutant.directed
 
 
 def _random_mutants(options: BenchOptions) -> Sequence[Mistake]:
-    return _mutants(CODE, EXAMPLES, options.runs or MUTANTS, options)
+    return _mutants(CODE, EXAMPLES, MUTANTS, options)
 
 
 def _readme_mutants(options: BenchOptions) -> Sequence[Mistake]:
@@ -282,7 +288,7 @@ def _readme_mutants(options: BenchOptions) -> Sequence[Mistake]:
 
 
 def _mutants(kind: str, modules: Sequence[str], count: int, options: BenchOptions) -> Sequence[Mistake]:
-    wanted = QUICK_EACH if options.quick else count
+    wanted = min(count, _most(options))
     parts = [
         (name, len(range(place, wanted, len(modules))), options.seed) for place, name in enumerate(modules)
     ]

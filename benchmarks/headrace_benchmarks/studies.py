@@ -67,7 +67,8 @@ STUDIES = {
     ),
     "sooner": Study(
         "CPU time until a search finds what is wrong",
-        lambda given: sooner.rows(BenchOptions(given.seed, given.jobs)),
+        lambda given: sooner.rows(BenchOptions(given.seed, given.jobs, given.runs), given.chosen),
+        sooner.KINDS,
     ),
     "single-faults": Study("every single fault at every step of each workload", _faults, WORKLOADS),
     "pairs": Study(
@@ -88,7 +89,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("name", choices=STUDIES, metavar="NAME")
     parser.add_argument("chosen", nargs="*", metavar="CHOICE", help="only these of what it compares")
     parser.add_argument(
-        "--runs", type=int, default=2_000, help="runs of each pool, or pairs of each workload; default: 2000"
+        "--runs",
+        type=int,
+        default=2_000,
+        help="runs of a pool, pairs of a workload, mistakes of a kind; default: 2000",
     )
     parser.add_argument("--first", type=int, default=1, help="steps of each kind to strike, besides the last")
     parser.add_argument("--seed", type=int, default=0, help="seed of the input and of the choice of pairs")

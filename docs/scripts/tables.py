@@ -6,6 +6,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from docs.scripts.rule_table import COST_ONLY, RuleRow, departures, rule_rows
@@ -65,12 +66,6 @@ def _study(name: str) -> tuple[str, list[dict[str, str]]]:
     return stored["measured"], stored["rows"]
 
 
-def pools_table() -> str:
-    """What sharing a search comes to."""
-    how, rows = _study("pools")
-    return f"Measured by {how}:\n\n" + _table([*rows[0]], [tuple(row.values()) for row in rows])
-
-
 _CLOSED: Mapping[str, tuple[str, ...]] = {
     "what a source gave and nobody injected": (
         "an injector skips half of its source",
@@ -115,9 +110,9 @@ def scopes_table() -> str:
     return f"Measured by {how}.\n\n" + _table([*rows[0]], [tuple(row.values()) for row in rows + zeitgeist])
 
 
-def matching_table() -> str:
-    """What matching of states could leave out at most."""
-    how, rows = _study("matching")
+def rows_of(study: str) -> str:
+    """The rows of a study, as they are."""
+    how, rows = _study(study)
     return f"Measured by {how}.\n\n" + _table([*rows[0]], [tuple(row.values()) for row in rows])
 
 
@@ -165,12 +160,12 @@ def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
 
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "protocol.md": {"departures": departures_table, "rules": rules_table},
-    "explanation/search.md": {"pools": pools_table},
+    "explanation/search.md": {"pools": partial(rows_of, "pools")},
     "mutants.md": {"mutants": mutants_table},
     "explanation/closed-holes.md": {"closed": closed_table},
     "explanation/exhaustive.md": {
         "figure 12": figure_12_text,
-        "matching": matching_table,
+        "matching": partial(rows_of, "matching"),
         "scopes": scopes_table,
         "small scopes": small_scopes_table,
     },
