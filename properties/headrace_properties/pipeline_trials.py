@@ -170,6 +170,15 @@ class PipelineTrials:
         """The failing run, or else the first finding about the code."""
         return self.failing or next(iter(self.findings), None)
 
+    def explanation(self, finding: Finding) -> Explanation | None:
+        """Return both runs that tell a finding about the code; ``None``: there are none."""
+        trial = finding.trial
+        return (
+            explain_code(self.target.application, trial, [finding.kind])
+            if isinstance(trial, CodeTrial)
+            else None
+        )
+
     def replay(self, finding: Finding) -> bytes | None:
         """Write a finding for a file; ``None``: only several inputs together show it."""
         if finding.trial is None:

@@ -142,13 +142,22 @@ class QuerySearch:
         again = (kept.finding for kept in self.again if kept.finding is not None)
         return ranked([*(self.report.findings if self.report else ()), *again])
 
+    def _target_with(self, seed: int) -> SparkTarget:
+        """Return the target with the rows of a seed."""
+        return self.target if seed == self.target.feed_seed else self.target_of(seed)
+
+    def explanation(self, finding: Finding) -> Explanation | None:
+        """Make the trial of a finding again, and explain what it shows."""
+        trial, kind = finding.trial, finding.kind
+        recorded = ReplayFile(self.source, trial, {kind.family: {kind.name: str(finding)}})
+        return Again(recorded, trial, self._target_with(trial.feed_seed)).explanation()
+
     def replay(self, finding: Finding) -> bytes | None:
         """Write a finding for a file; ``None``: it is about the query's settings, which no trial shows."""
-        trial, target = finding.trial, self.target
+        trial = finding.trial
         if trial is None:
             return None
-        if trial.feed_seed != target.feed_seed:
-            target = self.target_of(trial.feed_seed)
+        target = self._target_with(trial.feed_seed)
         messages, rows = {finding.kind: str(finding)}, _digest_of_rows(target, trial)
         answers = _answers_to(ReplayFile(self.source, trial, {}), trial, target) if is_used() else {}
         return to_replay(

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from msgspec import structs
 
 from headrace.api.errors import HeadraceError
+from headrace_properties.explanation import Explanation
 from headrace_properties.findings import Finding, ranked
 from headrace_properties.kept_failures import KeptFailures, Retried
 from headrace_properties.query_search import QuerySearch
@@ -146,6 +147,11 @@ class SparkTrials:
     def part_of(self, finding: Finding) -> QuerySearch | None:
         """Return the search of the query that a finding is about; None: it is about several."""
         return next((part for part in self.parts if any(finding is each for each in part.findings)), None)
+
+    def explanation(self, finding: Finding) -> Explanation | None:
+        """Return both runs that tell a finding; None: no trial shows it, or none of these."""
+        part = self.part_of(finding)
+        return None if part is None or finding.trial is None else part.explanation(finding)
 
     def replay(self, finding: Finding) -> bytes | None:
         """Write a finding for a file; None: no trial shows it."""

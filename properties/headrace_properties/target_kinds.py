@@ -105,6 +105,7 @@ OPTIONS: Mapping[str, Heeded] = {
     "without": Heeded(_PIPELINE, "Spark runs it, and no protocol of Headrace"),
     "allow_unknown": Heeded(),
     "save": Heeded(),
+    "html": Heeded(),
     "history": Heeded(_PIPELINE, _NO_HISTORY),
     "failures": Heeded(),
     "schema": Heeded(_SPARK, _SPARK_HAS_IT),
@@ -141,7 +142,7 @@ OPTIONS: Mapping[str, Heeded] = {
 REPLAY_OPTIONS: Mapping[str, Heeded] = {
     "file": Heeded(),
     "explain": Heeded(),
-    "html": Heeded(_PIPELINE | _SPARK, _NO_HISTORY),
+    "html": Heeded(),
     "svg": _SHOWN,
     "perfetto": _SHOWN,
     "force": Heeded(),

@@ -82,6 +82,7 @@ SAMPLES = {
     "protocol": ("--protocol", "ack before commit"),
     "allow_unknown": (),  # names one of the target's
     "save": ("--save", "failure.json"),
+    "html": ("--html", "failure.html"),
     "history": ("--history", "history.jsonl"),
     "failures": ("--failures", "kept"),
     "schema": ROWS[:2],
@@ -215,8 +216,10 @@ def failure_of(kind: TargetKind, run: Run) -> Path:
     """Save a failure of a target, where the commands are run."""
     if kind is TargetKind.PIPELINE:
         return save_zombie(Path.cwd())
-    path = Path("failure.json")
-    assert run("verify", *FAILING[kind], "--save", str(path)).exit_code == 1
+    path, page = Path("failure.json"), Path("page.html")
+    assert run("verify", *FAILING[kind], "--save", str(path), "--html", str(page)).exit_code == 1
+    assert run("replay", str(path), "--html", "again.html").exit_code == 1
+    assert page.read_bytes() == Path("again.html").read_bytes()
     return path
 
 

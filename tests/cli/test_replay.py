@@ -277,7 +277,10 @@ def test_code_by_itself_has_no_explanation_and_refuses_what_it_has_no_history_fo
     again = run_process("replay", "failing.json", "--explain", cwd=folder)
     assert again.returncode == 1
     assert "This is your code by itself: no explanation or diagram is available" in again.stdout
-    for name in ("html", "svg", "perfetto", "history", "until"):
+    run_process("replay", "failing.json", "--html", "failing.html", cwd=folder)
+    assert "no explanation" not in (page := (folder / "failing.html").read_text())
+    assert "failing" in page
+    for name in ("svg", "perfetto", "history", "until"):
         refused = run_process("replay", "failing.json", f"--{name}", "a.jsonl", cwd=folder)
         told = f"option {name}='a.jsonl': expected left out for your code by itself: it has no History"
         assert (refused.returncode, told in refused.stderr) == (2, True), refused.stderr

@@ -214,10 +214,13 @@ def test_versions_are_changed_while_the_pipeline_runs(folder: Path, run: Run) ->
 
 
 def test_a_failure_with_several_versions_is_replayed_with_them(folder: Path, run: Run) -> None:
-    result = run("verify", *VERSIONS, "--without", "sequencers", "--save", "versions.json")
+    result = run(
+        "verify", *VERSIONS, "--without", "sequencers", "--save", "versions.json", "--html", "a.html"
+    )
     assert result.exit_code == 1
     assert json.loads((folder / "versions.json").read_text())["source"]["versions"] == ["grown:plain"]
-    assert "byte for byte" in run("replay", "versions.json").stdout
+    assert "byte for byte" in run("replay", "versions.json", "--html", "again.html").stdout
+    assert (folder / "a.html").read_bytes() == (folder / "again.html").read_bytes()
 
 
 def test_versions_that_do_not_fit_together_exit_2(folder: Path, run: Run) -> None:

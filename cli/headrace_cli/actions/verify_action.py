@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -21,7 +20,9 @@ from headrace_cli.options.option_groups import OutputOptions, names_of
 from headrace_cli.options.pools import PoolOptions
 from headrace_cli.options.program_options import Engine, ProgramOptions
 from headrace_cli.options.search_options import ScopeOptions, SearchOptions
+from headrace_cli.options.showing import Showing
 from headrace_cli.options.target_options import TargetOptions
+from headrace_cli.reports.pictures import save_comparison, save_pictures
 from headrace_cli.reports.search_end import SearchEnd
 from headrace_cli.reports.search_report import SearchReport
 from headrace_cli.reports.spark_report import SparkSearchReport
@@ -71,6 +72,7 @@ def verify_target(
     """Search for a failure of a target, keep what is found and print the report, and return the exit code."""
     files = OutputFiles(force=output.force)
     files.claim(output.save, "--save")
+    files.claim(output.html, "--html")
     files.claim(output.history, "--history")
     is_program = program.is_program(pipeline)
     on_spark = program.on_spark(pipeline, target.schema or (), arguments)
@@ -111,7 +113,7 @@ def verify_target(
             if isinstance(trials, PipelineTrials)
             else SparkSearchReport(trials, end)
         )
-        _write_history(trials, output.history, files)
+        _save_run(trials, output, files)
         show(report.document, partial(report.print, verbose=output.verbose), as_json=output.as_json)
     return files.code(end.code)
 
@@ -231,14 +233,23 @@ def _end(
     return SearchEnd(session, progress.elapsed_s, progress.runs_per_second, stopped_by, shrinking, strict)
 
 
-def _write_history(trials: "AnyTrials", path: Path | None, files: OutputFiles) -> None:
-    """Write the History of the failing run; one that stopped with an error has none."""
-    if not isinstance(trials, PipelineTrials) or path is None:
+def _save_run(trials: "AnyTrials", output: OutputOptions, files: OutputFiles) -> None:
+    """Write the page of the leading finding, and the History of the failing run; one that stopped with an error has none."""
+    finding = trials.leading
+    if output.html is None and output.history is None:
         return
-    failure = trials.verification.failure
-    if failure is None or failure.error:
+    failure = trials.verification.failure if isinstance(trials, PipelineTrials) else None
+    if finding is not None and (failure is None or failure.error):
+        name = trials.target.name if isinstance(trials, PipelineTrials) else trials.name
+        save_comparison(output.html, files, name, finding, trials.explanation(finding))
+    if not isinstance(trials, PipelineTrials) or failure is None or failure.error:
         return
     target = trials.target
-    events, _, _ = run_plan(target.application, failure.trial, target.protocol)
+    events, verdicts, _ = run_plan(target.application, failure.trial, target.protocol)
+    save_pictures(
+        Showing(html=output.html), files, events, verdicts, title=target.name,
+        subtitle=f"input {target.feed_name}({failure.trial.feed_seed}), protocol: {target.protocol.name}",
+        pipelines=target.deployed,
+    )  # fmt: skip
     header = header_of(target.deployed, SIMULATED, failure.plan.options.engine)
-    write_history(files, path, events, header)
+    write_history(files, output.history, events, header)

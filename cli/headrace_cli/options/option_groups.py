@@ -92,6 +92,12 @@ class OutputOptions:
         Path | None,
         typer.Option(metavar="FILE", help="Where to save a failure, besides where it is kept."),
     ] = None
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Save the leading failure as a page: its story, a diagram and an animation."
+        ),
+    ] = None
     history: HistoryOption = None
     failures: Annotated[
         Path | None,

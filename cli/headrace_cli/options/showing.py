@@ -27,7 +27,7 @@ class Showing:
         typer.Option(
             "--html",
             metavar="FILE",
-            help="Save an interactive space-time diagram, or both runs of a Spark job: one HTML file, for a browser.",
+            help="Save the story, a diagram and an animation as a page: one HTML file, for a browser.",
         ),
     ] = None
     svg: Annotated[

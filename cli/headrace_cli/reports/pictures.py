@@ -13,9 +13,12 @@ from headrace_cli.options.showing import Showing
 from headrace_cli.terminal.files import OutputFiles, write_bytes
 from headrace_cli.terminal.render import print_heading, print_text
 from headrace_properties.explain.narrative import Narrative, narrate
+from headrace_properties.explain.pictures.compared_runs import compared_html
 from headrace_properties.explain.pictures.perfetto import perfetto_json
 from headrace_properties.explain.pictures.spacetime import spacetime_html
 from headrace_properties.explain.pictures.spacetime.still import spacetime_svg
+from headrace_properties.explanation import Explanation
+from headrace_properties.findings import Finding
 from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.verdict import Verdict
 
@@ -42,6 +45,16 @@ def save_pictures(
     for option, path in showing.paths:
         if path is not None:
             files.write(path, f"--{option}", write_bytes(makers[option]()))
+
+
+def save_comparison(
+    path: Path | None, files: OutputFiles, name: str, finding: Finding | None, explanation: Explanation | None
+) -> None:
+    """Write the page of a finding that two runs tell. ``path``: ``None``: not requested. ``finding``: ``None``: it is fixed."""
+    if path is None:
+        return
+    said = ("Nothing is violated.",) if finding is None else (finding.kind.title, str(finding))
+    files.write(path, "--html", write_bytes(compared_html(explanation, title=name, said=said).encode()))
 
 
 def story_document(

@@ -10,7 +10,7 @@ from rich.console import Console
 from headrace import HeadraceError, HistoryFormatError
 from headrace.histories import header_of
 from headrace.history import History
-from headrace_cli.reports.pictures import print_story, save_pictures, story_document
+from headrace_cli.reports.pictures import print_story, save_comparison, save_pictures, story_document
 from headrace_cli.reruns.moments import Until, cut, measure, print_rates, print_until
 from headrace_cli.reruns.reruns import ReplayOptions, Rerun
 from headrace_cli.targets.loading import load_target
@@ -148,18 +148,23 @@ def _look(said: _Subject, trial: CodeTrial, changes: tuple[str, ...], options: R
             print_heading(console, finding.kind.title)
             for sentence in finding.sentences:
                 print_text(console, sentence, indent=2)
-        if explanation is not None:
+        if explanation is not None and showing.explain:
             for line in explanation.paragraphs():
                 print_text(console, line)
-        elif options.showing.explain:
+        elif showing.explain:
             print_heading(console, f"This is your code by itself: {_NO_STORY}")
 
-    explains, explanation = options.showing.explain, None
-    if explains:
+    showing, explanation = options.showing, None
+    if showing.explain or showing.html is not None:
         explanation = explain_code(said.target.application, trial, tuple(verdicts))
     document = said.document | {"identical": identical, "invariants": invariants_document(named)}
-    document |= {"explanation": explanation} if explanation is not None else {}
-    return Rerun(tuple(verdicts), changes, lambda: document, tell)
+    document |= {"explanation": explanation} if showing.explain and explanation is not None else {}
+
+    def save(files: OutputFiles) -> None:
+        finding = next(iter(again.findings), None)
+        save_comparison(showing.html, files, said.target.name, finding, explanation)
+
+    return Rerun(tuple(verdicts), changes, lambda: document, tell, save)
 
 
 @dataclass(slots=True)

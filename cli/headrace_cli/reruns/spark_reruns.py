@@ -2,17 +2,16 @@
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from headrace import HistoryFormatError
 from headrace_cli.options.program_options import script_of
+from headrace_cli.reports.pictures import save_comparison
 from headrace_cli.reruns.reruns import ReplayOptions, Rerun
 from headrace_cli.targets.spark_loading import load_spark_target
 from headrace_cli.terminal.documents import finding_document
-from headrace_cli.terminal.files import OutputFiles, write_bytes
 from headrace_properties.findings import Finding
 from headrace_properties.replays import ReplayFile
 from headrace_properties.spark_jobs.trials import QueryTrial, SinkTrial
@@ -65,7 +64,7 @@ def rerun_spark(
             tuple(again.of_another_release.values()),
             explanation if showing.explain else None,
         ),
-        partial(_save, source.name, finding, explanation, showing.html),
+        lambda files: save_comparison(showing.html, files, source.name, finding, explanation),
     )
 
 
@@ -113,19 +112,3 @@ def _tell(
         lines.append(f"Recorded was: {', '.join(kind.title for kind in replay.kinds)}")
     for line in (*lines, *(explanation.paragraphs() if explanation else ())):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _save(
-    name: str,
-    finding: Finding | None,
-    explanation: "Explanation | None",
-    path: Path | None,
-    files: OutputFiles,
-) -> None:
-    """Save the page with both runs, if it is asked for."""
-    if path is None:
-        return
-    from headrace_properties.explain.pictures.compared_runs import compared_html
-
-    said = ("Nothing is violated.",) if finding is None else (finding.kind.title, str(finding))
-    files.write(path, "--html", write_bytes(compared_html(explanation, title=name, said=said).encode()))
