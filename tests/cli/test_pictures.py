@@ -50,7 +50,9 @@ class Seen:
         self, outcome: ScenarioRun, address: str = "", script: str = "", screen: Screen | None = None
     ) -> str:
         """The document as the browser shows it, after a script has run in it."""
-        page = spacetime_html(outcome.history, outcome.verdicts, title="A zombie's write")
+        page = spacetime_html(
+            outcome.history, outcome.verdicts, title="A zombie's write", names=outcome.names
+        )
         self.path.write_text(page)
         self.browser.open(f"{self.path.as_uri()}#{address}", screen or Screen())
         self.browser.run(f"(async () => {{ {script} }})()")
@@ -81,7 +83,7 @@ def test_it_opens_at_the_witness_and_its_causes_under_the_verdict(seen: Seen, zo
     assert body.count('r="10"') == len(witness)
     assert 'stroke-dasharray="3 2"' in body  # the zombie's belief
     assert body.count("<polygon") >= 8  # messages
-    assert "worker-1 still believes that it owns" in words(document, "story")
+    assert "B (zombie) still believes that it owns" in words(document, "story")
 
 
 CROSSINGS = """
@@ -131,6 +133,61 @@ def test_the_animation_plays_to_the_end_and_stops(seen: Seen, zombie: ScenarioRu
     shown = sorted(drawn(document))
     assert re.findall(r'data-at="(\d+)"', document) == [str(shown[-1])]
     assert 'aria-label="Play"' in document
+
+
+IN_VIEW = """(() => {
+  const row = document.querySelector('#body [data-event="%s"]')?.getBoundingClientRect();
+  const { y, bottom } = $('figure').getBoundingClientRect();
+  return Boolean(row) && y < row.top && row.bottom < bottom;
+})()"""
+
+
+def test_the_story_is_links_and_each_moves_the_diagram_by_keyboard_alone(
+    seen: Seen, zombie: ScenarioRun
+) -> None:
+    document = seen(zombie)
+    told = re.findall(r'<a href="#event=(\d+)" data-go="(\d+)">', document)
+    assert [(first, second) for first, second in told if first != second] == []
+    last, browser = told[-1][0], seen.browser
+    assert not browser.run(IN_VIEW % last)
+    browser.run("document.querySelector('#story a').focus()")
+    browser.press(*["Tab"] * (len(told) - 1), "Enter")
+    assert browser.run("String(state.event)") == last
+    assert browser.run(IN_VIEW % last)
+    assert browser.run("document.activeElement.getAttribute('aria-current')") == "true"
+    assert browser.run("location.hash").endswith(f"event={last}")
+
+
+SECONDS = """
+  let frame = 0;
+  window.requestAnimationFrame = (draw) => setTimeout(() => draw((frame += 50)), 0);
+  document.body.dataset.before = plan.rows.get(story().sentences[0].event).y - play.y;
+  $('play').click();
+  while (play.on) await new Promise((go) => setTimeout(go, 5));
+  document.body.dataset.seconds = frame / 1000;"""
+
+
+@pytest.mark.parametrize("scope", ["S6", "all"])
+@pytest.mark.parametrize("screen", [Screen(), Screen(has_reduced_motion=True)], ids=["moving", "still"])
+def test_a_run_begins_where_the_story_does_and_takes_at_most_15_s(
+    scope: str, screen: Screen, seen: Seen, zombie: ScenarioRun
+) -> None:
+    document = seen(zombie, f"scope={scope}", SECONDS, screen)
+    before, seconds = (
+        float(re.findall(rf'data-{name}="(.*?)"', document)[0]) for name in ("before", "seconds")
+    )
+    assert 0 < before < 25
+    assert 3 < seconds < 15.5
+
+
+def test_the_papers_names_are_in_the_story_the_diagram_and_the_animation(
+    seen: Seen, zombie: ScenarioRun
+) -> None:
+    document = seen(zombie)
+    assert words(document, "story").count("B (zombie)") >= 5
+    assert "worker-1" not in words(document, "story")
+    assert "B (zombie) worker-1" in words(document, "head")
+    assert "B (zombie)" in words(document, "stage")
 
 
 def test_a_message_in_flight_is_a_dot_between_its_processes(seen: Seen, zombie: ScenarioRun) -> None:

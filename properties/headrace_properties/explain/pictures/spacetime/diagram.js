@@ -17,16 +17,16 @@ const IDLE_US = 200_000;
 const USUAL = ["ProcessStarted", "RoleClaimed", "CheckpointsDeleted", "IdsCollected"]; // not in a still picture that explains nothing
 
 const LIGHT = {
-  page: "#ffffff", ink: "#1a1a1a", faint: "#6b6b6b", rule: "#d4d4d4", lane: "#8a8a8a", record: "#1f5fa8", run: "#1a1a1a",
-  ack: "#7a7a7a", write: "#1c7c3c", bad: "#c0261c", ownership: "#b06400", watermark: "#7b3fa0", fault: "#c0261c",
-  outage: "#f3d9d6", zombie: "#c0261c", rate: "#e58a82", chosen: "#ffe9a8",
+  page: "#ffffff", ink: "#1a1a1a", faint: "#5f5f5f", rule: "#d4d4d4", lane: "#8a8a8a", record: "#1f5fa8", run: "#1a1a1a",
+  ack: "#7a7a7a", write: "#1c7c3c", bad: "#b3241b", ownership: "#8f5000", watermark: "#7b3fa0", fault: "#b3241b",
+  outage: "#f3d9d6", zombie: "#b3241b", rate: "#e58a82", chosen: "#ffe9a8",
 };
 const DARK = {
-  page: "#17181a", ink: "#e8e6e3", faint: "#a09c96", rule: "#3a3c40", lane: "#77777a", record: "#7db4f0", run: "#e8e6e3",
+  page: "#17181a", ink: "#e8e6e3", faint: "#aca8a2", rule: "#3a3c40", lane: "#77777a", record: "#7db4f0", run: "#e8e6e3",
   ack: "#a5a5a5", write: "#6fcf8a", bad: "#ff7a6e", ownership: "#f0a848", watermark: "#c99aec", fault: "#ff7a6e",
-  outage: "#4a2523", zombie: "#ff7a6e", rate: "#8f3a33", chosen: "#5a4a14",
+  outage: "#4a2523", zombie: "#ff7a6e", rate: "#8f3a33", chosen: "#42370f",
 };
-const SERIES = { light: ["#7b3fa0", "#1f5fa8", "#1c7c3c", "#b06400", "#0f7f86", "#a3346b"],
+const SERIES = { light: ["#7b3fa0", "#1f5fa8", "#1c7c3c", "#8f5000", "#0f7f86", "#a3346b"],
   dark: ["#c99aec", "#7db4f0", "#6fcf8a", "#f0a848", "#62cfd6", "#f08ab8"] };
 
 const TEXT = 14, SMALL = 12, ROW = 19, STUB = 13, STRIP = 30, SLANT = 35, STEEP = 60; // degrees of names over wide and narrow lanes
@@ -187,7 +187,7 @@ function arrange(shown, above = 0) {
   const used = [...new Set(lanes)].sort((a, b) => a - b);
   const view = $("figure").clientWidth || 900, small = view < 560;
   const strip = (small ? 84 : 100) - 4, gutter = strip + 4 + (DATA.rates.length ? STRIP + 10 : 0), size = small ? 13 : TEXT, least = view < 440 ? 130 : view < 900 ? 260 : 340;
-  const lane = Math.max(small ? 18 : 24, Math.min(76, (view - gutter - least - 24) / (used.length || 1)));
+  const lane = Math.max(view < 900 ? 18 : 24, Math.min(76, (view - gutter - least - 24) / (used.length || 1)));
   const x = new Map(used.map((one, index) => [one, gutter + (index + 0.5) * lane]));
   const left = gutter + used.length * lane + 6, wide = Math.max(least, view - left - 16);
   const names = Math.max(0, ...used.map((one) => measure(titleOf(one).join(" "), 13, true))), slanted = names > lane - 8;
@@ -397,7 +397,7 @@ function head(plan, c) {
   for (const lane of plan.used) {
     const x = plan.x.get(lane), y = plan.head - 12, [name, address] = titleOf(lane);
     const where = plan.slanted ? `transform="rotate(-${plan.slant} ${x} ${y})"` : 'text-anchor="middle"';
-    parts.push(`<text x="${x}" y="${y}" fill="${c.ink}" font-size="13" font-weight="700" ${where}>${escape(name)}${
+    parts.push(`<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" fill="${c.ink}" font-size="13" font-weight="700" ${where}>${escape(name)}${
       address ? `<tspan fill="${c.faint}" font-weight="400"> ${escape(address)}</tspan>` : ""}</text>`);
   }
   if (DATA.rates.length) parts.push(words(plan.strip + STRIP / 2, plan.head - 10, "fails", c.bad, 'font-size="12" text-anchor="middle"'));

@@ -82,11 +82,13 @@ function tick(time) {
   if (!play.on) return;
   const passed = play.last === null ? 0 : Math.min(100, time - play.last) * Number($("speed").value);
   play.last = time;
-  const left = plan.shown.filter((n) => plan.rows.get(n).y > plan.begin).length;
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
+    const rows = plan.shown.map((n) => plan.rows.get(n).y), before = rows.filter((y) => y <= play.y + 0.5).length;
+    const wait = Math.min(STEP_MS, (LONGEST * 1000) / (rows.filter((y) => y > plan.begin).length + 1));
     play.waited += passed;
-    const next = plan.shown.find((n) => plan.rows.get(n).y > play.y + 0.5);
-    if (play.waited > Math.min(STEP_MS, (LONGEST * 1000) / left)) { play.waited = 0; moveTo(next === undefined ? Infinity : plan.rows.get(next).y); }
+    const steps = Math.floor(play.waited / wait);
+    play.waited -= steps * wait;
+    if (steps) moveTo(rows[before + steps - 1] ?? Infinity);
   } else moveTo(play.y + (passed / 1000) * Math.max(SPEED, (plan.height - 12 - plan.begin) / LONGEST));
   if (play.y >= plan.height - 12) pause();
   else requestAnimationFrame(tick);
