@@ -161,6 +161,7 @@ def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "protocol.md": {"departures": departures_table, "rules": rules_table},
     "explanation/search.md": {"pools": partial(rows_of, "pools")},
+    "explanation/speed.md": {"sooner": partial(rows_of, "sooner")},
     "mutants.md": {"mutants": mutants_table},
     "explanation/closed-holes.md": {"closed": closed_table},
     "explanation/exhaustive.md": {
