@@ -172,25 +172,37 @@ class _Search:
 
     def _tried(self, schedules: int, seed: int, progress: Progress | None) -> tuple[int, int]:
         """Run schedules. Return their number, and the greatest number of late rows in one of them."""
-        probe, calm, timed = self._probe, self._probe.watched[0], self._probe.follows_the_clock
-        kept = bool(probe.kept_outside)
+        probe, timed, kept = self._probe, self._probe.follows_the_clock, bool(self._probe.kept_outside)
         changes = [*changes_of(probe.job, len(probe.feed), timed=timed, kept=kept)]
-        most_late = calm.late
+        most_late, shown = probe.watched[0].late, dict[QueryTrial, list[Kind]]()
         for number in range(schedules):
             change = changes[number % len(changes)]
             schedule = change.of(draw_schedule(seed + number, probe.job.partitions, probe.feed))
-            trial = QueryTrial(change.cause, change.cause, schedule)
-            outcome = self._ask(structs.replace(trial, cause=Cause.PROMISE))
-            most_late = max(most_late, outcome.late)
-            if outcome.early and all(kind.name != Cause.LATE.value for kind in self._findings):
-                self._take(structs.replace(trial, cause=Cause.LATE))
-            moves_clock = cuts_otherwise(schedule) or bool(schedule.steps_ms)
-            if timed or not (outcome.clocked and by_clock(probe.job) and moves_clock):
-                self._judge(trial, outcome)
-            is_stopped = progress is not None and progress(number + 1, schedules)
-            if is_stopped or isinstance(outcome.failure, StoppedError):  # each more would take as long
+            trial, endless = QueryTrial(change.cause, change.cause, schedule), False
+            if trial in shown:  # drawn before: it comes to the same
+                for kind in shown[trial]:
+                    self._count(kind)
+            else:
+                before = {kind: finding.trials for kind, finding in self._findings.items()}
+                outcome = self._run_and_judge(trial, timed=timed)
+                most_late = max(most_late, outcome.late)
+                findings = self._findings.items()
+                shown[trial] = [kind for kind, finding in findings if finding.trials > before.get(kind, 0)]
+                endless = isinstance(outcome.failure, StoppedError)  # each more would take as long
+            if (progress is not None and progress(number + 1, schedules)) or endless:
                 return number + 1, most_late
         return schedules, most_late
+
+    def _run_and_judge(self, trial: QueryTrial, *, timed: bool) -> Outcome:
+        """Run a schedule, and keep what it shows. ``timed``: as in `changes_of`."""
+        outcome, schedule = self._ask(structs.replace(trial, cause=Cause.PROMISE)), trial.schedule
+        assert schedule is not None
+        if outcome.early and all(kind.name != Cause.LATE.value for kind in self._findings):
+            self._take(structs.replace(trial, cause=Cause.LATE))
+        moves_clock = cuts_otherwise(schedule) or bool(schedule.steps_ms)
+        if timed or not (outcome.clocked and by_clock(self._probe.job) and moves_clock):
+            self._judge(trial, outcome)
+        return outcome
 
     def _long_after(self) -> Iterator[str]:
         """Let all rows come again long after the first time, of a query that takes each once if they come again soon.

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from headrace_properties.search.limits import CodeLimits
+from headrace_properties.spark_jobs import outcomes
 from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.job_findings import JobFailsError
 from headrace_properties.spark_jobs.outcomes import check_job
+from headrace_properties.spark_jobs.runs import run_changed
 from headrace_sim.spark.query.schedules import Schedule
 from tests.properties.spark_jobs.planted import (
     FEED,
@@ -54,6 +56,20 @@ def test_planted_mistake_is_found_and_explained_and_its_fixed_twin_holds(name: s
 def test_fixed_job_holds_in_every_schedule() -> None:
     report = check_job(MENDED, FEED, schedules=100)
     assert (report.findings, report.unknown, report.schedules, report.left_out) == ((), (), 100, "")
+
+
+def test_schedule_that_is_drawn_again_counts_and_is_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[tuple[Cause, Schedule]] = []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        runs.append(arguments[2:4][::-1])
+        return run_changed(*arguments, **options)
+
+    monkeypatch.setattr(outcomes, "run_changed", counted)
+    report = check_job(job(SumOfFirstFrame(), pandas=True), TOGETHER, schedules=50)
+    assert len({*runs}) == len(runs) < report.schedules == 50
+    (frames,) = (finding for finding in report.findings if finding.trial.cause is Cause.FRAMES)
+    assert frames.trials > sum(cause is Cause.FRAMES for cause, _ in runs)
 
 
 def test_cache_of_what_is_always_the_same_is_no_finding() -> None:
