@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis.strategies import SearchStrategy
 
 from headrace import MILLISECOND, SECOND, HeadraceError, OptionsError, Pipeline
+from headrace.api.errors import with_article
 from headrace_sim import Feed, FeedBuilder
 
 _BYTES = 1 << 14
@@ -85,7 +86,7 @@ class DrawnFeed:
         if isinstance(drawn, Feed):
             return drawn
         if not isinstance(drawn, list | tuple):
-            problem = f"draws a {type(drawn).__name__}"
+            problem = f"draws {with_article(type(drawn).__name__)}"
             raise UndrawnFeedError(
                 repr(self._strategy), problem, "Let it draw a list of records: st.lists(...)"
             )

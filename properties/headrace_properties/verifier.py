@@ -431,7 +431,7 @@ def _search_kind(name: str) -> SearchKind:
     __tracebackhide__ = True
     kinds = {kind.value: kind for kind in (SearchKind.RANDOM, SearchKind.PCT, SearchKind.EXHAUSTIVE)}
     if name not in kinds:
-        raise OptionsError("search", name, "random, pct or exhaustive")
+        raise OptionsError("search", name, "one of random, pct, exhaustive")
     return kinds[name]
 
 

@@ -291,4 +291,4 @@ def test_options_that_a_target_heeds_are_accepted_together(run: Run, kind: Targe
 def test_what_only_the_real_spark_heeds_is_refused_in_the_simulation(run: Run, name: str) -> None:
     done = run("verify", *TARGETS[TargetKind.SINK], *SAMPLES[name])
     assert done.exit_code == 2, done.output
-    assert "expected given with on=spark" in done.output
+    assert "must be given with on=spark" in done.output

@@ -99,7 +99,7 @@ def test_scenario_is_told_on_a_protocol_of_the_catalogue(folder: Path, run: Run)
     [
         (("--protocol", "ack befor commit"), "there is no protocol 'ack befor commit'. Did you mean 'ack before commit'"),
         (("--protocol", "xyz"), "there is no protocol 'xyz'. headrace mutants --list has all"),
-        (("--protocol", "own:number"), "own:number is a int. Name a class of headrace.rules.Rules"),
+        (("--protocol", "own:number"), "own:number is an int. Name a class of headrace.rules.Rules"),
         (("--protocol", "own:nothing"), "module 'own' has no 'nothing'"),
         (("--protocol", "nowhere:rules"), "there is no module 'nowhere'"),
         (("--protocol", "sound", "--without", "sequencers"), "--without: --protocol already says which one"),

@@ -224,9 +224,12 @@ def test_until_takes_a_number_or_a_kind_and_json_has_all_events_up_to_it(folder:
 
 
 def test_a_missing_event_exits_2_and_lists_the_existing_ones(folder: Path, run: Run) -> None:
-    result = run("replay", str(save_zombie(folder)), "--until", "Nonsense")
+    result = run("replay", str(save_zombie(folder)), "--until", "IntervalMinte")
     assert result.exit_code == 2
-    assert "the run has no event 'Nonsense': give a number, 'violation', or one of" in plain(result.stderr)
+    assert (
+        "the run has no event 'IntervalMinte'. Did you mean 'IntervalMinted' or "
+        "'IntervalDropped'? Give a number, 'violation', or one of" in plain(result.stderr)
+    )
     assert "Applied" in result.stderr
 
 
@@ -282,7 +285,7 @@ def test_code_by_itself_has_no_explanation_and_refuses_what_it_has_no_history_fo
     assert "failing" in page
     for name in ("svg", "perfetto", "history", "until"):
         refused = run_process("replay", "failing.json", f"--{name}", "a.jsonl", cwd=folder)
-        told = f"option {name}='a.jsonl': expected left out for your code by itself: it has no History"
+        told = f"option {name}='a.jsonl' must be left out for your code by itself: it has no History"
         assert (refused.returncode, told in refused.stderr) == (2, True), refused.stderr
         assert not (folder / "a.jsonl").exists()
 

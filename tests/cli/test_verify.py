@@ -636,8 +636,8 @@ def test_a_scope_is_exhausted_in_two_sessions(folder: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--master", "local[2]", "--jobs", "2"), "jobs=2: expected left out with --master"),
-        (("--on", "both"), "on='both': expected given for a Spark job"),
+        (("--master", "local[2]", "--jobs", "2"), "jobs=2 must be left out with --master"),
+        (("--on", "both"), "on='both' must be given for a Spark job"),
     ],
 )
 def test_options_that_exclude_each_other_or_the_target_are_refused(

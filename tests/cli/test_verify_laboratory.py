@@ -503,12 +503,12 @@ def test_job_is_tried_on_its_own_source_and_a_replay_says_what_has_come_since(jo
 def test_own_source_needs_the_real_spark(job: Path, run: Run) -> None:
     job.write_text(KEPT)
     result = run("verify", str(job), "--source", "keep")
-    assert (result.exit_code, "option source='keep': expected given with on=spark" in result.output) == (
+    assert (result.exit_code, "option source='keep' must be given with on=spark" in result.output) == (
         2,
         True,
     )
     result = run("verify", str(job), "--on", "spark", "--batches", "2")
-    assert (result.exit_code, "option batches=2: expected given with source=keep" in result.output) == (
+    assert (result.exit_code, "option batches=2 must be given with source=keep" in result.output) == (
         2,
         True,
     )

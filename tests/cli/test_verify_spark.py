@@ -274,17 +274,17 @@ def test_gap_at_import_is_no_error_of_the_module(payments: Path, run: Run) -> No
         ),
         (("payments:build", *SCHEMA, "--schema", "x=a INT"), "with a parameter's name and without"),
         (("payments:weekdays", *SCHEMA), "Error: payments.py:41: cannot follow date_format() with 'EEE'"),
-        (("payments:feed", *SCHEMA), "list is no Spark job"),
+        (("payments:feed", *SCHEMA), "this is a list, not a Spark job"),
         (("payments:append", *SCHEMA, "--feed", "rows"), "has no 'rows' with the rows of its input"),
         (("payments:append", *SCHEMA, "--promise", "kept"), "--promise kept: module 'payments' has no such"),
         (("payments:append", *SCHEMA, "--allow-unknown", "S8"), "no such invariant or promise"),
         (
             ("payments:replace", *SCHEMA, "--allow", "growth"),
-            "allow='growth': expected left out for a Spark sink",
+            "allow='growth' must be left out for a Spark sink",
         ),
         (
             ("headrace_scenarios.zeitgeist:pipeline", "--allow", "order"),
-            "option allow='order': expected left out for a pipeline",
+            "option allow='order' must be left out for a pipeline",
         ),
     ],
 )

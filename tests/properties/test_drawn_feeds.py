@@ -99,7 +99,7 @@ def test_a_function_is_used_unchanged() -> None:
     ("strategy", "problem"),
     [
         (st.lists(st.none()).filter(lambda _: False), "refused all that was tried. Loosen its filters"),
-        (st.integers(), "draws a int. Let it draw a list of records"),
+        (st.integers(), "draws an int. Let it draw a list of records"),
         (st.just([Arrival(0, after_us=-1)]), "after_us"),
         (st.just([Arrival(0, process=2)]), "a process of injector 'mail', 0 to 1"),
         (st.just([object()]), "stream 'letters', feed of 'mail'"),

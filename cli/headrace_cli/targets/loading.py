@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from headrace import Pipeline
-from headrace.api.errors import did_you_mean
+from headrace.api.errors import did_you_mean, with_article
 from headrace.api.versions import check_versions
 from headrace_cli.options.option_groups import DEFAULT_FEED
 from headrace_properties.drawn_feeds import feed_function
@@ -86,7 +86,7 @@ def _promises(
 ) -> tuple[Promise, ...]:
     declared = getattr(module, PROMISES, ())
     if not isinstance(declared, list | tuple):
-        problem = f"{PROMISES!r} is a {type(declared).__name__}, not a list of promises"
+        problem = f"{PROMISES!r} is {with_article(type(declared).__name__)}, not a list of promises"
         raise TargetError(name, problem, f"Write {PROMISES} = [...] with promises, or give it another name")
     return picked(name, check_promises(declared, pipelines), wanted)
 
@@ -290,7 +290,7 @@ def _pipeline(name: str, module: ModuleType, attribute: str) -> Pipeline:
             remedy += (
                 ". For a Spark job or a foreachBatch function, give the columns of its input with --schema"
             )
-        raise TargetError(name, f"{attribute!r} is a {kind}, not a Pipeline", remedy)
+        raise TargetError(name, f"{attribute!r} is {with_article(kind)}, not a Pipeline", remedy)
     return pipeline
 
 
@@ -314,7 +314,9 @@ def _feed_function(
         hint = did_you_mean(feed_name, vars(module))
         raise TargetError(name, problem, f"{hint}Write one, {wanted}, or name another with --feed")
     if not callable(source):
-        problem = f"{feed_name!r} is a {type(source).__name__}, not a function that makes the input"
+        problem = (
+            f"{feed_name!r} is {with_article(type(source).__name__)}, not a function that makes the input"
+        )
         raise TargetError(name, problem, f"Write one, {wanted}, or name another with --feed")
     function: Callable[[int], object] = source
     return function

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from headrace.api.errors import did_you_mean
+from headrace.api.errors import did_you_mean, with_article
 from headrace.rules import Rules
 from headrace_cli.options.names import PARTS
 from headrace_cli.targets.loading import load_named
@@ -62,7 +62,7 @@ def load_protocol(name: str) -> Protocol:
         return replace(own, name=name)
     raise WrongOptionError(
         "--protocol",
-        f"{name} is a {type(own).__name__}",
+        f"{name} is {with_article(type(own).__name__)}",
         "Name a class of headrace.rules.Rules, or a headrace_sim.Protocol",
     )
 

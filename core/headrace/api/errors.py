@@ -24,6 +24,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"Did you mean {' or '.join(repr(str(each)) for each in similar)}? " if similar else ""
 
 
+def with_article(noun: str) -> str:
+    """Put an article before a noun.
+
+    >>> with_article("int"), with_article("list")
+    ('an int', 'a list')
+    """
+    return f"{'an' if noun[:1] in 'aeio' else 'a'} {noun}"
+
+
 class PipelineError(HeadraceError):
     """A pipeline is inconsistent (MillWheel 3). Fields: pipeline, problem, remedy."""
 
@@ -193,9 +202,11 @@ class OptionsError(HeadraceError):
         self.option, self.value, self.expected = option, value, expected
 
     def __str__(self) -> str:
-        named = f"option {self.option}={self.value!r}: expected {self.expected}"
-        _, is_choice, choices = self.expected.partition("one of ")
-        hint = did_you_mean(str(self.value), choices.split(", ")) if is_choice else ""
+        verb = " must be" if self.expected.startswith(("left out ", "given ")) else ": expected"
+        named = f"option {self.option}={self.value!r}{verb} {self.expected}"
+        _, is_choice, choices = self.expected.replace("': ", "one of ").partition("one of ")
+        known = [choice.strip("'") for choice in choices.split(", ")]
+        hint = did_you_mean(str(self.value), known) if is_choice else ""
         return f"{named}. {hint}".rstrip() if hint else named
 
 

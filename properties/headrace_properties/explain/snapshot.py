@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from headrace import HeadraceError
 from headrace import history as h
+from headrace.api.errors import did_you_mean
 from headrace.wire.messages import Progress
 from headrace.wire.value import Value
 from headrace_properties.explain.causality import numbers_of
@@ -67,7 +68,7 @@ class UnknownEventError(HeadraceError):
 
     def __str__(self) -> str:
         """State what is wrong, and which events exist."""
-        return f"the run has no event {self.wanted!r}: {self.reason}"
+        return f"the run has no event {self.wanted!r}. {self.reason}"
 
 
 def find_event(history: Sequence[h.Event], wanted: str, verdicts: dict[str, Verdict]) -> int:
@@ -78,7 +79,7 @@ def find_event(history: Sequence[h.Event], wanted: str, verdicts: dict[str, Verd
     """
     if wanted.isdecimal():
         if int(wanted) >= len(history):
-            raise UnknownEventError(wanted, f"its events are 0 to {len(history) - 1}")
+            raise UnknownEventError(wanted, f"Its events are 0 to {len(history) - 1}")
         return int(wanted)
     if wanted == "violation":
         witnesses = [
@@ -88,13 +89,14 @@ def find_event(history: Sequence[h.Event], wanted: str, verdicts: dict[str, Verd
         ]
         ends = [max(numbers) for numbers in witnesses if numbers]
         if not ends:
-            raise UnknownEventError(wanted, "nothing is violated, or no event is a witness of it")
+            raise UnknownEventError(wanted, "Nothing is violated, or no event is a witness of it")
         return min(ends)
     for number, event in enumerate(history):
         if type(event).__name__ == wanted:
             return number
-    kinds = ", ".join(sorted({type(event).__name__ for event in history}))
-    raise UnknownEventError(wanted, f"give a number, 'violation', or one of {kinds}")
+    kinds = sorted({type(event).__name__ for event in history})
+    hint = did_you_mean(wanted, [*kinds, "violation"])
+    raise UnknownEventError(wanted, f"{hint}Give a number, 'violation', or one of {', '.join(kinds)}")
 
 
 def world_at(history: Sequence[h.Event], number: int) -> Snapshot:

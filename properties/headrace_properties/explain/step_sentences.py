@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace import MAX_TIME, MIN_TIME, Clock
 from headrace import history as h
+from headrace.api.errors import with_article
 from headrace.wire.rows import Production
 from headrace_properties.explain.decoding import Codecs
 from headrace_properties.explain.event_summaries import seconds
@@ -158,7 +159,7 @@ def _written(value: Any) -> str:
     try:
         return repr(value)
     except Exception:  # noqa: BLE001  a repr may be the user's
-        return f"a {type(value).__name__}"
+        return with_article(type(value).__name__)
 
 
 def _cut(text: str) -> str:

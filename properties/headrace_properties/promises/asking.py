@@ -10,6 +10,7 @@ from types import FunctionType, ModuleType, TracebackType
 from typing import Any
 
 from headrace import format_time
+from headrace.api.errors import with_article
 from headrace.history import Event
 from headrace_properties.printable import visible
 from headrace_properties.promises.call_watch import CallWatch, HangError
@@ -250,7 +251,7 @@ def _shown(value: object) -> str:
     try:
         text = visible(repr(value))
     except Exception:  # noqa: BLE001  a repr may be the user's
-        return f"a {type(value).__name__}"
+        return with_article(type(value).__name__)
     return text if len(text) <= _VALUE_LENGTH else f"{text[:_VALUE_LENGTH]}..."
 
 

@@ -10,6 +10,7 @@ Rules of this file:
 from collections.abc import Callable, Iterable, Sequence
 
 from headrace import Pipeline
+from headrace.api.errors import with_article
 from headrace.history import Event
 from headrace_properties.checkers import Judge, Registered
 from headrace_properties.checkers.checker import EventNumber
@@ -98,7 +99,7 @@ def check_are_promises(promises: object) -> tuple[Promise, ...]:
         PromiseError: it is not a list, something in it is not a promise, or two have one name.
     """
     if not isinstance(promises, Iterable):
-        reason = f"is a {type(promises).__name__}, not a list of promises. Write promises = [...]"
+        reason = f"is {with_article(type(promises).__name__)}, not a list of promises. Write promises = [...]"
         raise PromiseError("promises", "declaration", "", reason)
     checked = tuple(promises)
     names = set[str]()
@@ -124,7 +125,9 @@ def _check_is_promise(thing: object) -> None:
     if not isinstance(thing, Promise):
         name = getattr(thing, "__name__", repr(thing))
         kinds = ", ".join(f"@{kind.value}" for kind in PromiseKind)
-        reason = f"is a {type(thing).__name__}, not a promise. Decorate a function with one of {kinds}"
+        reason = (
+            f"is {with_article(type(thing).__name__)}, not a promise. Decorate a function with one of {kinds}"
+        )
         raise PromiseError(name, "declaration", "", reason)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace import MAX_TIME, MIN_TIME, Codec, Encoded, Pipeline
+from headrace.api.errors import did_you_mean
 from headrace.history import (
     Applied,
     ComputationRemoved,
@@ -151,7 +152,8 @@ class World:
         known = self._names[what]
         if name not in known:
             names = ", ".join(map(repr, sorted(known))) or "none"
-            raise NotInPipelineError(f"there is no {what} {name!r}; there are {names}")
+            hint = did_you_mean(name, known)
+            raise NotInPipelineError(f"there is no {what} {name!r}. {hint}There are: {names}")
 
     def has_stream(self, name: str) -> bool:
         """Return whether any version has a stream."""

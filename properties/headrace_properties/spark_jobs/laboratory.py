@@ -136,7 +136,7 @@ def laboratory_on(
 
     """
     if engine not in {"here", "spark", "both"}:
-        raise OptionsError("on", engine, "here, spark or both")
+        raise OptionsError("on", engine, "one of here, spark, both")
     options = {"postgres": postgres, **{f"allow_{name}": True for name in lets}}
     for name, value in options.items():
         if value and engine == "here":

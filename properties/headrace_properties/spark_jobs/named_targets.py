@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+from headrace.api.errors import with_article
 from headrace_properties.promises import Promise
 from headrace_properties.reference import run_reference
 from headrace_properties.search.application import Application
@@ -84,7 +85,7 @@ def spark_target(
     if isinstance(subject, SparkJob):
         job = subject
     elif not callable(subject) or isinstance(subject, type):
-        problem = f"{type(subject).__name__} is no Spark job"
+        problem = f"this is {with_article(type(subject).__name__)}, not a Spark job"
         remedy = "Name a foreachBatch function, a function that starts a query, or a SparkJob"
         raise TargetError(name, problem, remedy)
     elif not _is_sink(subject):

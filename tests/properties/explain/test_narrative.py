@@ -241,7 +241,7 @@ def test_an_event_is_found_by_number_by_kind_and_by_the_violation() -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "says"),
-    [("999", "its events are 0 to"), ("Nothing", "give a number"), ("violation", "nothing is")],
+    [("999", "Its events are 0 to"), ("Nothing", "Give a number"), ("violation", "Nothing is")],
 )
 def test_a_missing_event_is_refused_and_the_existing_ones_listed(wanted: str, says: str) -> None:
     with pytest.raises(UnknownEventError, match=says):

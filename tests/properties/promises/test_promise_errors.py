@@ -188,7 +188,8 @@ def test_an_unknown_name_is_reported_with_the_pipelines_names() -> None:
         return not moment.states("acounts")
 
     with pytest.raises(
-        PromiseError, match="there is no computation 'acounts'; there are 'accounts', 'received'"
+        PromiseError,
+        match=r"there is no computation 'acounts'. Did you mean 'accounts'\? There are: 'accounts', 'received'",
     ):
         told().judge(asks)
 
@@ -218,5 +219,5 @@ def test_promises_read_only_what_the_versions_have() -> None:
 
     empty = Pipeline("none")
     empty.injector("in")
-    with pytest.raises(PromiseError, match="there is no computation 'accounts'; there are none"):
+    with pytest.raises(PromiseError, match=r"there is no computation 'accounts'\. There are: none"):
         judge_promises(told().events[-1:], [asks], [empty])

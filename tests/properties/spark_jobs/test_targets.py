@@ -170,8 +170,8 @@ def test_fixture_passes_a_sink_that_holds_and_notes_its_trials(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("found", "told"),
     [
-        (7, "int is no Spark job"),
-        (dict, "type is no Spark job"),
+        (7, "this is an int, not a Spark job"),
+        (dict, "this is a type, not a Spark job"),
         (append, "the schema of its rows is not known. Give it: --schema"),
         (
             lambda spark: spark.readStream.format("rate").load().writeStream.start(),
