@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from headrace_properties.explain.pictures.compared_runs import compared_html
 from headrace_properties.explain.pictures.spacetime import spacetime_html
 from headrace_scenarios.catalogue import SCENARIOS
 from tests.cli.browser import PHONE, Browser, Screen, browser_in, needs_browser
 from tests.cli.test_explore import served
+from tests.properties.explain.pictures.test_compared_runs import TWICE
 
 pytestmark = needs_browser
 
@@ -40,12 +42,21 @@ def page_of_run(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
+def page_of_sink(folder: Path) -> Iterator[str]:
+    path = folder / "sink.html"
+    path.write_text(
+        compared_html(TWICE, title="stream:write", said=("twice", "stream.py:12: keep the batch id."))
+    )
+    yield f"{path.as_uri()}#event=5"
+
+
+@contextmanager
 def page_of_explorer(_folder: Path) -> Iterator[str]:
     with served("views:pipeline") as server:
         yield f"{server.address}#choices=60.0&at=300"
 
 
-PAGES: dict[str, Page] = {"a run": page_of_run, "the explorer": page_of_explorer}
+PAGES: dict[str, Page] = {"a run": page_of_run, "a sink": page_of_sink, "the explorer": page_of_explorer}
 
 COLOURS = """
   for (const kind of ['broken', 'breaks', 'holds', 'unknown']) { // all that the explorer may come to show

@@ -217,7 +217,7 @@ def _run(title: str, outcome: Outcome, journaled: Sequence[Any], other: Outcome 
     return Run(title, tuple(steps), results, behind[-1] if behind else {})
 
 
-_OF_REPLACED = frozenset({REPLACED, SINK_CALLED_LATE})
+_OF_REPLACED = frozenset({FaultKind.ZOMBIE_DRIVER.value, REPLACED, SINK_CALLED_LATE})
 """What a driver does that was replaced."""
 _WRITE = re.compile(r"\w*\.(?:update|put|append|clear|remove|set)\w*\(|(?:register|delete)Timer\(")
 """A call that changes the state."""
@@ -308,7 +308,7 @@ def explain_sink(trial: OneTrial, rows: OtherRows | None = None) -> Explanation:
         )
     if back is not None:
         steps.insert(back, RunStep("driver 1 goes on", StepKind.FAULT, "driver 1", late=True))
-    by = "" if trial.fault.kind in REPLACED_CHECKPOINTS else "driver 1"
+    by = "operator" if trial.fault.kind in REPLACED_CHECKPOINTS else "driver 1"
     then = tuple(f"  then {line}" for line in _tables_told(trial.struck or {}))
     steps.insert(
         at,

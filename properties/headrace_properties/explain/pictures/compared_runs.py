@@ -49,7 +49,7 @@ def compared_html(explanation: Explanation | None, *, title: str, said: Sequence
         "title": title,
         "subtitle": "",
         "steps": True,
-        "lanes": [{"address": lane, "role": _role(lane)} for lane in page.lanes],
+        "lanes": [{"address": lane, "role": page.role_of(lane)} for lane in page.lanes],
         "events": [*map(page.event, page.placed)],
         "stubs": [*page.writes()],
         "outages": [*page.outages()],
@@ -110,6 +110,10 @@ class _Page:
         names = [*dict.fromkeys(_store(placed.step.to) for placed in self.of(self.last) if placed.step.to)]
         return names if len(names) <= MOST_STORES else [*names[: MOST_STORES - 1], "elsewhere"]
 
+    def role_of(self, lane: str) -> str:
+        """Return the role of a lane, as a cluster's processes have them: it says where its box stands."""
+        return "store" if lane in self.stores else "injector" if lane in {UNDISTURBED, SOURCE} else "worker"
+
     def lane_of(self, placed: _Placed) -> int:
         """Return the number of a step's lane."""
         return self.lanes.index(UNDISTURBED if placed.run < self.last else _actor(placed.step))
@@ -126,7 +130,7 @@ class _Page:
         """Yield when a process is down: from a fault of its own until it acts again."""
         steps = self.of(self.last)
         for place, placed in enumerate(steps):
-            if placed.step.kind is not StepKind.FAULT or placed.step.late or not placed.step.by:
+            if not _fails(placed.step) or placed.step.late:
                 continue
             again = (other.number for other in steps[place + 1 :] if other.step.by == placed.step.by)
             end = next(again, None)
@@ -146,7 +150,7 @@ class _Page:
         fields = {"line": place[1]} if place else {}
         event = {
             "at": placed.at, "lane": self.lane_of(placed), "type": step.kind.value, "group": _GROUPS[step.kind],
-            "label": f"{_label(step)}{' (again)' * step.again}", "detail": "; ".join(map(str.strip, step.details)),
+            "label": f"{_label(step)}{_again(step)}", "detail": "; ".join(map(str.strip, step.details)),
             "fields": fields,
         }  # fmt: skip
         return event | ({"mark": "stale"} if step.late and step.kind is StepKind.WRITE else {})
@@ -209,7 +213,7 @@ class _Page:
     @property
     def first_view(self) -> str:
         """The view that the page opens with: if no process fails, both runs are looked at."""
-        fails = any(True for _ in self.outages())
+        fails = any(_fails(step) for step in self.runs[-1].steps)
         return self.runs[-1].title if fails or self.last <= 0 else BOTH
 
     def views(self) -> list[dict[str, Any]]:
@@ -267,11 +271,14 @@ class _Page:
             before = before if step.tables is None else step.tables
             if step.kind is StepKind.FAULT:
                 redone = ""
-                yield {"event": placed.number, "text": f"{_capital(step.text.strip())}."}
+                yield {
+                    "event": placed.number,
+                    "text": f"{_capital(step.text.strip()) if _fails(step) else f'The source: {_label(step)}{_again(step)}'}.",
+                }
             elif more and placed.proves:
                 yield {
                     "event": placed.number,
-                    "text": f"{_capital(step.by)}, {_label(step)}: now {' and '.join(more)}.",
+                    "text": f"{_capital(step.by)}: {_label(step)}; now {' and '.join(more)}.",
                 }
             elif step.again and redone != step.by:
                 redone = step.by
@@ -311,10 +318,13 @@ def _actor(step: RunStep) -> str:
     return step.by or SOURCE
 
 
-def _role(lane: str) -> str:
-    if lane in {UNDISTURBED, SOURCE}:
-        return "injector"
-    return "worker" if _DRIVER.match(f"{lane}, ") or lane in {"replaced driver", "operator"} else "store"
+def _fails(step: RunStep) -> bool:
+    """Return whether a process fails; else it is the source that gives something else."""
+    return step.kind is StepKind.FAULT and _actor(step) != SOURCE
+
+
+def _again(step: RunStep) -> str:
+    return " (again)" * step.again
 
 
 def _store(target: str) -> str:

@@ -79,11 +79,11 @@ def test_rows_that_came_or_should_not_be_there_are_marked_behind_each_step() -> 
 
 def test_story_tells_the_fault_what_is_done_again_and_the_first_wrong_row_with_links() -> None:
     told = _view(_data(_page(TWICE)), "Under the fault")
-    again = "Driver 2, batch 0: INSERT INTO paid on bank.db: paid  (stream.py:12)"
+    again = "Driver 2: batch 0: INSERT INTO paid on bank.db: paid  (stream.py:12)"
     assert [sentence["text"] for sentence in told["sentences"]] == [
         "Up to step 1, all is as in the undisturbed run.",
         "The driver died.",
-        f"{again}: now bank.db: paid has (account='ann', amount=7) once more than it should.",
+        f"{again}; now bank.db: paid has (account='ann', amount=7) once more than it should.",
         "In the end: paid has (ann, 7) once more than it should.",
     ]
     assert told["moral"] == ["stream.py:12: Keep the batch id."]
@@ -142,3 +142,16 @@ def test_page_is_the_same_each_time_and_its_texts_are_text() -> None:
         0,
         False,
     )
+
+
+def test_rows_that_a_source_gives_otherwise_are_no_failure_of_a_process() -> None:
+    again = RunStep("in key='a'", StepKind.FAULT, "source", again=True)
+    usual = (
+        RunStep("in key='a'", StepKind.INPUT, "source"),
+        RunStep("  counts it", StepKind.WRITE, "counter", "output"),
+    )
+    data = _data(_page(Explanation((Run("Undisturbed", usual, ()), Run("Again", (*usual, again), ())))))
+    told = _view(data, data["told"])
+    assert (told["name"], data["outages"]) == ("both runs", [])
+    assert "The source: in key='a' (again)." in [one["text"] for one in told["sentences"]]
+    assert [lane["role"] for lane in data["lanes"]] == ["injector", "injector", "worker", "store"]
