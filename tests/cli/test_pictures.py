@@ -229,6 +229,14 @@ def test_a_reader_steps_with_the_keyboard_and_reads_the_event(seen: Seen, zombie
     assert f"because of {stale} STALE write 2.2" in words(document, "event")
 
 
+def test_processes_that_did_nothing_are_shown_if_chosen(seen: Seen) -> None:
+    sound = SCENARIOS["zombie-timer"].run()
+    assert "worker-3" not in words(seen(sound), "head")
+    assert "worker-3" in words(seen(sound, "hidden="), "head")
+    chosen = "document.querySelector('#lanes [value=\"worker-3\"]').click();"
+    assert "worker-3" in words(seen(sound, "", chosen), "head")
+
+
 def test_the_address_chooses_event_kinds_key_and_theme(seen: Seen, zombie: ScenarioRun) -> None:
     events = zombie.history.events
     number = next(number for number, event in enumerate(events) if isinstance(event, Applied))

@@ -40,10 +40,15 @@ const dark = () => (state.theme ? state.theme === "dark" : matchMedia("(prefers-
 // ---- What the reader has chosen; it is the page's address too, so that a view can be sent to somebody.
 
 const first = DATA.verdicts.find((one) => one.name === DATA.told);
+// Processes that did nothing but start, or only met faults, are left out at first.
+const atWork = new Set(DATA.stubs.map(([, lane]) => lane));
+for (const { group, type, lane } of EVENTS) if (group !== "fault" && !USUAL.includes(type)) atWork.add(lane);
+const IDLE = DATA.lanes.filter((_, lane) => !atWork.has(lane)).map(({ address }) => address);
+
 const DEFAULTS = () => ({
   scope: first ? first.name : "all", computation: "", key: "", zoom: 1, linear: false, theme: "", event: null,
   kinds: new Set(GROUPS.filter(tells)),
-  hidden: new Set(), still: false,
+  hidden: new Set(IDLE), still: false,
 });
 
 // Every timer waits for watermarks: their reports are shown at first if they are few, or if the rule is about them.
@@ -74,7 +79,7 @@ function writeAddress() {
   for (const name of ["scope", "computation", "key", "zoom", "theme"]) if (state[name] !== usual[name]) said.set(name, state[name]);
   if (state.linear) said.set("linear", "1");
   if ([...state.kinds].sort().join() !== [...usual.kinds].sort().join()) said.set("kinds", [...state.kinds].join(","));
-  if (state.hidden.size) said.set("hidden", [...state.hidden].join(","));
+  if ([...state.hidden].sort().join() !== [...IDLE].sort().join()) said.set("hidden", [...state.hidden].join(","));
   if (state.event !== null) said.set("event", state.event);
   history.replaceState(null, "", `#${said}`);
 }
