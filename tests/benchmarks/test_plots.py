@@ -53,6 +53,33 @@ def test_a_picture_looks_the_same_with_other_last_digits_and_differs_with_other_
     assert not looks_the_same(svg, other.decode())
 
 
+@pytest.mark.parametrize("name", ["authority", "depth", "figure-16", "recovery", "skew"])
+def test_curves_that_meet_differ_by_their_dashes(name: str) -> None:
+    svg = draw(next(measured for measured in MEASURED if measured.name == name)).decode()
+    curves = re.findall(
+        r"fill: none; stroke-dasharray: ([\d., ]+); [^\"]*stroke: (#\w+)|fill: none; stroke: (#\w+)", svg
+    )
+    dashes: dict[str, set[str]] = {}
+    for dash, dashed, solid in curves:
+        dashes.setdefault(dashed or solid, set()).add(dash)
+    curves_dashes = [
+        dashes[colour] - {""} for colour in ("#c25a00", "#1c7c3c", "#b3261e") if colour in dashes
+    ]
+    assert all(curves_dashes), "each after the first is dashed"
+    assert len(set(map(frozenset, curves_dashes))) == len(curves_dashes)
+
+
+def test_no_bar_of_strong_and_weak_dwarfs_the_others_of_its_column() -> None:
+    svg = draw(next(measured for measured in MEASURED if measured.name == "strong-weak")).decode()
+    bars = re.findall(r'<path d="M ([\d.]+) [\d.]+ \nL ([\d.]+) [^"]*"[^>]*fill: #0b62a4', svg)
+    widths: dict[str, list[float]] = {}
+    for left, right in bars:
+        widths.setdefault(left, []).append(float(right) - float(left))
+    assert len(widths) == 4
+    for column in widths.values():
+        assert max(column) < 50 * min(width for width in column if width > 0)
+
+
 def test_no_curve_of_figure_13_hides_another() -> None:
     measured = next(measured for measured in MEASURED if measured.name == "figure-13")
     svg = draw(measured).decode()

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate, groupby
+from math import ceil, floor, log10
 from textwrap import fill
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,10 @@ _BLUE, _ORANGE, _GREEN, _RED = "#0b62a4", "#c25a00", "#1c7c3c", "#b3261e"
 _PALE = {_BLUE: "#9cc9ee", _ORANGE: "#f6c08f"}
 _COLOURS = (_BLUE, _ORANGE, _GREEN, _RED, "#7b3fa0")
 _MARKERS = "osD^v"
+_DASHES = ("-", (0, (6, 3)), (0, (2, 2)), (0, (6, 2, 1.5, 2)), (0, (1, 2)))
+"""A curve is dashed, and its markers are smaller than those of the curves before it: what lies under it shows."""
+_MOST_APART = 50
+"""Choice: bars that differ by a larger factor are on a logarithmic scale, or the smaller ones could not be seen."""
 _STYLE = {
     "font.size": 11,
     "axes.titlesize": 11,
@@ -200,6 +205,8 @@ def _strong_weak(figure: "Figure", measured: ExperimentResult) -> None:
     for axes, name in zip(columns, names, strict=True):
         rows = [row for row in measured.rows if row.figure == name]
         means, halves = [row.value.mean for row in rows], [row.value.half or 0.0 for row in rows]
+        positive = [mean for mean in means if mean > 0]
+        is_wide = max(means) > _MOST_APART * min(positive, default=1.0)
         error = {"ecolor": "#5f5f5f", "elinewidth": 1.2}
         axes.barh([places[row.point] for row in rows], means, 0.72, xerr=halves, color=_BLUE, error_kw=error)
         right = max(mean + half for mean, half in zip(means, halves, strict=True))
@@ -212,6 +219,15 @@ def _strong_weak(figure: "Figure", measured: ExperimentResult) -> None:
                 va="center",
             )
         axes.set(title=fill(name, 18), xlim=(0, right * 1.35), ylim=(place - 0.6, -0.8))
+        if is_wide:
+            decade = 10.0 ** floor(log10(min(positive)))
+            axes.set_xscale("symlog", linthresh=decade)
+            axes.set(xlim=(0, right * 30), xlabel="logarithmic")
+            axes.set_xticks(
+                [0, *(10.0**power for power in range(round(log10(decade)), ceil(log10(right)) + 1, 2))]
+            )
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.minorticks_off()
         axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
@@ -312,8 +328,9 @@ def _with_intervals(axes: "Axes", places: list[float], rows: list[Row], label: s
         yerr=halves,
         label=label,
         color=colour,
+        linestyle=_DASHES[number],
         marker=marker,
-        markersize=5,
+        markersize=8 - 1.2 * number,
         capsize=3,
         elinewidth=1.1,
     )
