@@ -184,6 +184,25 @@ def test_zombie_write_is_found_by_hand_undone_and_saved(folder: Path, run: Run, 
 
 @needs_browser
 @pytest.mark.usefixtures("folder")
+def test_keyboard_stays_where_it_was_after_a_choice(browser: Browser) -> None:
+    """The button that was pressed is gone: what comes next has the focus, and Tab goes on to the choices."""
+    with served("views:pipeline") as server:
+        driven(
+            browser,
+            server,
+            "await until('worker-0 receives: Deliver'); $('possible').querySelector('button').focus()",
+        )
+        browser.press("Enter")
+        browser.run(
+            "new Promise((go) => { const look = () => state.choices.length ? go() : setTimeout(look, 5); look(); })"
+        )
+        assert browser.run("document.activeElement.id") == "next"
+        browser.press("Tab")
+        assert browser.run("document.activeElement.closest('#possible') !== null")
+
+
+@needs_browser
+@pytest.mark.usefixtures("folder")
 def test_users_cursed_hook_is_shown_on_a_phone(browser: Browser) -> None:
     script = """
       document.body.dataset.cursed = $('error').textContent.includes('this window is cursed');

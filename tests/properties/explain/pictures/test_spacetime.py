@@ -26,7 +26,7 @@ def zombie() -> ScenarioRun:
 
 
 def page_of(outcome: ScenarioRun) -> str:
-    return spacetime_html(outcome.history, outcome.verdicts, title="A zombie's write")
+    return spacetime_html(outcome.history, outcome.verdicts, title="A zombie's write", names=outcome.names)
 
 
 def data_of(page: str) -> dict[str, Any]:
@@ -42,6 +42,29 @@ def test_the_page_needs_no_network_and_no_other_file(zombie: ScenarioRun) -> Non
     assert addresses == {"http://www.w3.org/2000/svg"}  # a name, which is never fetched
     assert not re.search(r"<(?:link|img|iframe)\b|<script[^>]+src=|@import|url\(|\bfetch\(|\{\{", page)
     assert "<title>A zombie&#x27;s write</title>" in page
+
+
+def test_the_same_run_makes_the_same_page_and_says_its_lanes_names(zombie: ScenarioRun) -> None:
+    page = page_of(zombie)
+    assert page == page_of(SCENARIOS["zombie-timer"].run("sequencers"))
+    lanes = {lane["address"]: lane["name"] for lane in data_of(page)["lanes"]}
+    assert (lanes["worker-1"], lanes["worker-2"], lanes["store"]) == ("B (zombie)", "B'", "store")
+
+
+def test_a_run_without_violations_is_told_by_its_faults_owners_records_and_results() -> None:
+    sound = SCENARIOS["zombie-timer"].run()
+    story = data_of(page_of(sound))["story"]
+    told = [sentence["text"] for sentence in story["sentences"]]
+    assert len(told) <= 20
+    for words in (
+        "At 1.500 s searches/0: inject searches/0:0, 'dog videos' at 1.100 s: \"first\".",
+        "From 2.000 s to 5.250 s B (zombie) is cut off by a partition",
+        "store: B ['', end): sequencer 3 for B'.",
+        "store: REFUSE write of 2",
+        "outside: receive from counts",
+    ):
+        assert any(words in text for text in told), words
+    assert story["moral"] == ["No rule is violated."]
 
 
 def test_lanes_go_from_the_injectors_to_the_outside(zombie: ScenarioRun) -> None:
