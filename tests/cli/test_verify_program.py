@@ -40,6 +40,7 @@ END = """
 if __name__ == "__main__":
     spark.streams.awaitAnyTermination()
 """
+FEED = 'feed = [[(1, "cup")], [(2, "pot")]]\n'
 TWICE = 'start(orders, append, "appends", os.environ["PLACE"])\n'
 ONCE = 'start(orders, Files("out").write, "files", "/c/files")\n'
 LOOKS = 'orders.writeStream.format("console").start()\n'
@@ -54,7 +55,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_each_query_is_judged_and_replayed_as_its_program_is_run(job: Path, run: Run) -> None:
-    job.write_text(BEGIN + TWICE + ONCE + LOOKS + END)
+    job.write_text(BEGIN + FEED + TWICE + ONCE + LOOKS + END)
     asked = ("verify", str(job), "--env", "PLACE=/c/orders")
     result = run(*asked, "--", "/in")
     assert result.exit_code == 1, result.output
@@ -70,7 +71,7 @@ def test_each_query_is_judged_and_replayed_as_its_program_is_run(job: Path, run:
     assert (again.exit_code, "VIOLATED again" in again.output) == (1, True)
     lacking = run("replay", str(kept))
     assert (lacking.exit_code, "--env PLACE=..." in lacking.stderr) == (2, True)
-    job.write_text(BEGIN + ONCE + END)
+    job.write_text(BEGIN + FEED + ONCE + END)
     fixed = run("verify", str(job), "--json", "--", "/in")
     document = json.loads(fixed.stdout)
     assert (fixed.exit_code, document["result"], document["unknown"]) == (0, "holds", [])

@@ -91,6 +91,8 @@ def reads_by_itself():
 SCHEMA = ("--schema", "account STRING, amount INT")
 BATCHES, ONE_BATCH = '[[("ann", 1)], [("bob", 2)]]', '[[("ann", 1), ("bob", 2)]]'
 """The input, and one that has fewer trials."""
+ONE_RECORD = '[[(b"k", b"v", "payments", 0, 0, None, 0)]]'
+"""That of a topic."""
 
 
 @pytest.fixture
@@ -250,7 +252,7 @@ def test_a_signal_ends_a_search_with_what_it_found(
     ],
 )
 def test_function_of_a_session_needs_no_schema(payments: Path, run: Run, target: str) -> None:
-    (payments / "payments.py").write_text(PAYMENTS.replace("feed =", "rows ="))
+    (payments / "payments.py").write_text(PAYMENTS.replace(BATCHES, ONE_RECORD))
     done = run("verify", f"payments:{target}")
     assert done.exit_code == 0, done.output
 
@@ -362,6 +364,8 @@ LATEST = """
 import sqlite3
 
 feed = [[("ann", 1), ("bob", 2)], [("cat", 3), ("ann", 4)]]
+one_batch = [[("ann", 1), ("cat", 3)]]
+of_one_key = [[("ann", 1), ("ann", 4)]]
 
 
 def prepare():
@@ -401,26 +405,27 @@ def poisoned(df, batch_id):
 
 
 @pytest.mark.parametrize(
-    ("target", "meant"),
+    ("target", "feed", "meant"),
     [
-        pytest.param("by_arrival", "order", marks=pytest.mark.nightly),
-        pytest.param("one_of_each_batch", "batching", marks=pytest.mark.nightly),
-        ("poisoned", "loss"),
+        pytest.param("by_arrival", "feed", "order", marks=pytest.mark.nightly),
+        pytest.param("one_of_each_batch", "feed", "batching", marks=pytest.mark.nightly),
+        ("poisoned", "one_batch", "loss"),
     ],
 )
 def test_what_a_question_about_a_sink_says_is_accepted_and_answers_it(
-    folder: Path, run: Run, target: str, meant: str
+    folder: Path, run: Run, target: str, feed: str, meant: str
 ) -> None:
     (folder / "latest.py").write_text(LATEST)
-    asked = run("verify", f"latest:{target}", *SCHEMA)
+    verify = ("verify", f"latest:{target}", *SCHEMA, "--feed", feed)
+    asked = run(*verify)
     assert (asked.exit_code, f"say --allow {meant}" in asked.output) == (3, True), asked.output
-    answered = run("verify", f"latest:{target}", *SCHEMA, "--allow", f"{meant},duplicates")
+    answered = run(*verify, "--allow", f"{meant},duplicates")
     assert answered.exit_code == 0, answered.output
 
 
 def test_question_about_a_sink_is_asked_again_until_its_module_answers(folder: Path, run: Run) -> None:
     (folder / "latest.py").write_text(LATEST)
-    verify = ("verify", "latest:by_arrival", *SCHEMA)
+    verify = ("verify", "latest:by_arrival", *SCHEMA, "--feed", "of_one_key")
     assert run(*verify).exit_code == 3
     again = run("replay", str(next(folder.rglob("headrace-failure-*.json"))))
     assert (again.exit_code, "UNDECLARED again" in again.output) == (3, True), again.output

@@ -1,8 +1,6 @@
 """The pytest plugin in a user's project: a separate pytest in a separate directory."""
 
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -207,11 +205,8 @@ def test_a_pipeline_in_the_root_directory_is_found_wherever_pytest_is_started(
     """Neither pythonpath nor the current directory has it."""
     (project / "pytest.ini").write_text("[pytest]\nheadrace_pipelines = views:pipeline\n")
     (project / "tests").mkdir()
-    done = subprocess.run(
-        [str(Path(sys.executable).parent / "pytest"), "-p", "no:cacheprovider", *FEW, *more],
-        cwd=project / "tests", env=environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout + done.stderr
+    code, text = pytest_in(project / "tests", *FEW, *more)
+    assert (code, "1 passed" in text) == (0, True), text
 
 
 def test_what_no_run_exercised_fails_unless_it_is_allowed_by_name(project: Path) -> None:

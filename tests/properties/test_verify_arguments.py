@@ -171,13 +171,16 @@ def without_checkpoint(spark: Any) -> Any:
 @pytest.mark.spark
 def test_question_about_settings_is_answered_by_name(tmp_path: Path) -> None:
     with pytest.raises(NotExercisedError, match="has no checkpointLocation"):
-        _verifier(tmp_path)(without_checkpoint)
-    _verifier(tmp_path)(without_checkpoint, settings=("checkpoint",))
+        _verifier(tmp_path)(without_checkpoint, ROWS)
+    _verifier(tmp_path)(without_checkpoint, ROWS, settings=("checkpoint",))
 
 
 PROGRAM = """
 import os, sys
+from datetime import datetime
 from pyspark.sql import SparkSession
+
+feed = [[(datetime(2024, 1, 1), 1)]]
 
 def write(df, batch_id):
     open(sys.argv[1], "a").write(os.environ["LINE"] * df.count())
