@@ -13,6 +13,7 @@ from tests import huge_pages
 pytest_plugins = ["tests.skips", "tests.cpu", "tests.releases", "tests.rewriting"]
 
 SPARK_TESTS = "tests/spark/"
+LABORATORY = "tests/sim/spark/laboratory/"
 OWN_SPARK = (
     "tests/spark/jobs/test_chaos.py",
     "tests/spark/runtime/test_elsewhere.py",
@@ -22,18 +23,19 @@ OWN_SPARK = (
 """They start Spark in processes of their own."""
 LONGEST = (
     "tests/test_readme.py",
+    "tests/cli/test_verify_laboratory.py",
+    LABORATORY,
+    "tests/properties/sinks/test_sink_check.py",
     "tests/planted/test_planted.py",
     "tests/properties/proof/mutants/test_mutants.py",
-    "tests/properties/test_pytest_plugin.py",
-    "tests/cli/test_verify_program.py",
     "tests/cli/test_verify_spark.py",
     "tests/properties/sinks/test_baseline.py",
-    "tests/sim/spark/test_foreach_writers.py",
-    "tests/properties/sinks/test_sink_check.py",
-    "tests/properties/sinks/test_table_sinks.py",
-    "tests/cli/test_verify.py",
-    "tests/properties/search/test_exhaustive_search.py",
+    "tests/properties/test_pytest_plugin.py",
     "tests/properties/spark_jobs/test_outcomes.py",
+    "tests/cli/test_everyday.py",
+    "tests/cli/test_verify.py",
+    "tests/properties/sinks/test_table_sinks.py",
+    "tests/sim/spark/test_database_servers.py",
 )
 """They begin first, after those on Spark, lest one process works on them long after the other has nothing left."""
 os.environ.setdefault(
@@ -99,7 +101,7 @@ def _shares_spark(nodeid: str) -> bool:
 
 
 class WholeFiles(LoadScopeScheduling):
-    """Files go to whatever process is free, so that what tests of a file share is made once; what shares a Spark session, to one.
+    """Files go to whatever process is free, so that what tests of a file share is made once; what shares a Spark, to one.
 
     (Marks ``xdist_group`` would say the same; xdist 3.8 loses them with pytest 9.2.)
     """
@@ -107,6 +109,8 @@ class WholeFiles(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         if _shares_spark(nodeid):
             return SPARK_TESTS
+        if nodeid.startswith(LABORATORY):
+            return LABORATORY
         return nodeid.partition("::")[0]
 
 

@@ -40,7 +40,7 @@ END = """
 if __name__ == "__main__":
     spark.streams.awaitAnyTermination()
 """
-FEED = 'feed = [[(1, "cup")], [(2, "pot")]]\n'
+FEED = 'feed = [[(1, "cup"), (2, "pot")]]\n'
 TWICE = 'start(orders, append, "appends", os.environ["PLACE"])\n'
 ONCE = 'start(orders, Files("out").write, "files", "/c/files")\n'
 LOOKS = 'orders.writeStream.format("console").start()\n'

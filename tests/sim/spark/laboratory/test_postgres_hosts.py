@@ -1,6 +1,5 @@
 """Programs as they are on the real Spark that write to PostgreSQL, through its JDBC and through a driver of Python."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from headrace_properties.sinks.sink_check import SinkCheck
 from headrace_properties.sinks.sink_reports import OneTrial
 from headrace_sim.spark.client.scripts import Script, run_script, surroundings
 from headrace_sim.spark.laboratory import postgres
-from headrace_sim.spark.laboratory.jvm import SparkJvm, running
+from headrace_sim.spark.laboratory.jvm import SparkJvm
 from headrace_sim.spark.laboratory.laboratory_program import LaboratoryProgram
 from headrace_sim.spark.laboratory.postgres import NoPostgresError
 from headrace_sim.spark.laboratory.real_drivers import RealDrivers
@@ -48,13 +47,7 @@ def write(df, batch_id):
     with psycopg.connect(SHOP) as db:
         db.execute("INSERT INTO payments SELECT * FROM stage ON CONFLICT (id) DO UPDATE SET amount = EXCLUDED.amount")
 """
-ROWS = (((1, 10), (2, 20)), ((3, 30),))
-
-
-@pytest.fixture(scope="module")
-def jvm() -> Iterator[SparkJvm]:
-    with running({}) as started:
-        yield started
+ROWS = (((1, 10), (2, 20)),)
 
 
 @pytest.fixture(scope="module")
