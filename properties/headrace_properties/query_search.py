@@ -53,6 +53,7 @@ class QuerySearch:
     allow: Collection[Cause] = ()  # on what its outcome may depend
     allow_unknown: Collection[str] = ()  # promises that no run needs to test
     progress: Progress | None = None  # told how much is done, and of how much; a true result stops the search
+    on_finding: Callable[[Finding], object] = lambda _: None  # as in `SparkTarget.verify`
     report: SparkReport | None = None  # of the search; None: it has not ended
     again: tuple[Retried, ...] = ()  # what was kept and shows again
 
@@ -134,6 +135,7 @@ class QuerySearch:
     def _verified(self, target: SparkTarget) -> SparkReport:
         return target.verify(
             schedules=self.schedules, seed=self.seed, allow=self.allow, allow_unknown=self.allow_unknown, progress=self.progress,
+            on_finding=self.on_finding,
         )  # fmt: skip
 
     @property

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.explanation import Explanation
-from headrace_properties.findings import Finding, ranked
+from headrace_properties.findings import Finding, FindingClass, ranked
 from headrace_properties.kept_failures import KeptFailures, Retried
 from headrace_properties.query_search import QuerySearch
 from headrace_properties.sinks.sink_reports import Progress
@@ -45,16 +45,19 @@ class SparkTrials:
     parts: tuple[QuerySearch, ...]  # the search of each query
     program: Program | None = None  # that starts the queries; None: a job or sink by itself
     progress: Progress | None = None  # told how much is done, and of how much; a true result stops the search
+    # told of the first finding that is violated, while the search goes on
+    on_first: Callable[[Finding], object] = lambda _: None
     untried: list[str] = field(default_factory=list)  # what was not judged, each with the reason
     shared: Sequence[Finding] = ()  # what the queries do to each other's rows
     _stopped: bool = False
+    _is_told: bool = False
 
     pyspark: ClassVar[str] = INSTALLED
 
     def __post_init__(self) -> None:
         """Hear of the progress of each part."""
         for part in self.parts:
-            part.progress = self._on_progress
+            part.progress, part.on_finding = self._on_progress, self._on_finding
 
     @property
     def kind(self) -> TargetKind:
@@ -121,6 +124,11 @@ class SparkTrials:
             for part in self.parts
             if part.target.job.sink.function is called_in_laboratory and part.report and part.report.sink
         }
+
+    def _on_finding(self, finding: Finding) -> None:
+        if not self._is_told and finding.finding_class is FindingClass.VIOLATED:
+            self._is_told = True
+            self.on_first(finding)
 
     def _on_progress(self, done: int, wanted: int) -> bool:
         self._stopped = self._stopped or (self.progress is not None and bool(self.progress(done, wanted)))

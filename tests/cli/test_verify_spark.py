@@ -135,6 +135,8 @@ def test_exit_code_reflects_the_findings(
     assert header.startswith(("HOLDS: ", "VIOLATED: ", "UNKNOWN: ")[(0, 1, 3).index(code)])
     assert len(lines) < 25, "the verdict, the cause, the line and the next command"
     assert not (payments / "payments.txt").exists()
+    early = plain(done.stderr).partition("The search goes on.")
+    assert (early[0].startswith("VIOLATED: each row exactly once"), bool(early[1])) == (code == 1,) * 2
 
 
 @pytest.mark.parametrize(("terminal", "width"), [(False, 100), (True, 80)])

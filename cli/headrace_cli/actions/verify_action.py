@@ -216,7 +216,7 @@ def _run(
             progress.on_trial(done, wanted)
             return stopped()
 
-        trials.progress = told
+        trials.progress, trials.on_first = told, progress.on_first
         session.run()
     return stopped.signal
 

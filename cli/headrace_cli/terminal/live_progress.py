@@ -22,7 +22,8 @@ from rich.table import Table
 
 from headrace import HOUR, MAX_TIME, MIN_TIME, SECOND, ComputationProgress, format_time
 from headrace_cli.terminal.consoles import error_console
-from headrace_cli.terminal.render import counted, plain_table
+from headrace_cli.terminal.render import counted, plain_table, print_text
+from headrace_properties.findings import Finding
 from headrace_properties.search.verification import Verification
 
 _YEAR_US = 365 * 24 * HOUR
@@ -110,6 +111,10 @@ class RunProgress:
         self._live.stop()
         if isinstance(error, KeyboardInterrupt):
             self._console.print(f"{self._at}: stopped at {self._done:.0%}", soft_wrap=True)
+
+    def say(self, text: str) -> None:
+        """Print a line, above the bar if there is one."""
+        print_text(self._console, text)
 
     def advance(self, done: float, what: str = "", computations: Sequence[ComputationProgress] = ()) -> None:
         """Show its progress.
@@ -208,6 +213,11 @@ class SearchProgress:
         """Show how many trials of a Spark job or sink are done."""
         text = f"{done:,} of {wanted:,} trials" if wanted else "running undisturbed"
         self._display.show("searching" if wanted else text, done, wanted, lambda: text)
+
+    def on_first(self, finding: Finding) -> None:
+        """Show the first finding that is violated, while the search goes on."""
+        what, how = finding.finding_class.name, finding.sentences[0]
+        self._display.say(f"{what}: {finding.kind.title}. {how} The search goes on.")
 
     def _how_far(self, verification: Verification) -> tuple[str, tuple[int, int]]:
         """Show the current part, how much of it is done, and the total."""

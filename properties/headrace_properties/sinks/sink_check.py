@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -108,6 +108,9 @@ class SinkCheck:
     replaced: frozenset[str] = frozenset()
     swallowed: tuple[Swallowed, ...] = ()
     progress: Progress | None = None
+    on_finding: Callable[[SinkFinding], object] = lambda _: (
+        None
+    )  # told of what is found, once of each kind and place
     shown: dict[SinkFault, set[tuple[Wrong, str]]] = field(default_factory=dict)
     drawn: frozenset[str] | None = None
     doubled: dict[str, str] = field(
@@ -610,6 +613,8 @@ class SinkCheck:
         key = (finding.wrong, finding.place)
         known = self.findings.get(key)
         self.findings[key] = finding if known is None else replace(known, trials=known.trials + 1)
+        if known is None:
+            self.on_finding(finding)
 
 
 def _letters(items: Counter[Item]) -> Counter[str]:

@@ -5,7 +5,7 @@ difference has a name: faults, the number of partitions, the order of rows in a 
 the date and random numbers.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -53,6 +53,7 @@ def check_job(
     allow_unknown: Collection[str] = (),
     limits: CodeLimits | None = None,
     progress: Progress | None = None,
+    on_finding: Callable[[Finding], object] = lambda _: None,
 ) -> JobReport:
     """Run a job under schedules that each change one thing, and compare outcomes. Its sink is not called.
 
@@ -66,6 +67,7 @@ def check_job(
         allow_unknown: Those that no run needs to test.
         limits: Of each call of its code.
         progress: Told after each schedule; a true result stops the search.
+        on_finding: Told of each finding as soon as it is shrunk, while the search goes on.
 
     Raises:
         JobFailsError: If the job fails without faults.
@@ -75,7 +77,7 @@ def check_job(
     """
     limits = limits or CodeLimits()
     probe = QueryProbe(declared(without_sink(job), allow), feed, promises, Cause.EFFECT in allow)
-    search = _Search(probe, frozenset(allow), limits)
+    search = _Search(probe, frozenset(allow), limits, on_finding)
     with guarded(allows_effects=Cause.EFFECT in allow), call_time_limited(limits):
         report = search.run(schedules, seed, progress)
         if report.schedules == schedules:
@@ -139,8 +141,15 @@ def declared(job: SparkJob, allow: Collection[Cause]) -> SparkJob:
 class _Search:
     """Runs schedules of a query, and keeps the smallest trial of each kind of finding."""
 
-    def __init__(self, probe: QueryProbe, allow: frozenset[Cause], limits: CodeLimits) -> None:
+    def __init__(
+        self,
+        probe: QueryProbe,
+        allow: frozenset[Cause],
+        limits: CodeLimits,
+        on_finding: Callable[[Finding], object],
+    ) -> None:
         self._probe = probe
+        self._on_finding = on_finding
         self._allow = allow - {Cause.BATCHING}  # what is left of it is checked
         self._limits = limits
         self._findings: dict[Kind, Finding] = {}
@@ -291,7 +300,8 @@ class _Search:
         with call_time_limited(limits):
             smallest = self._smallest(finding, tries)
             memory = self._of_memory(smallest)
-        self._findings[finding.kind] = smallest if memory is None else memory
+        self._findings[finding.kind] = smallest = smallest if memory is None else memory
+        self._on_finding(smallest)
 
     def _of_memory(self, finding: Finding) -> Finding | None:
         """Return a difference as one of memory, if it is one on the rows that are left: on all rows, others may mask it."""

@@ -174,6 +174,7 @@ class SparkTarget:
         overtaken: bool = True,
         allow_unknown: Collection[str] = (),
         progress: Progress | None = None,
+        on_finding: Callable[[Finding], object] = lambda _: None,
     ) -> SparkReport:
         """Review the query, run it under schedules, and then try its sink at each of its effects, on the job's output.
 
@@ -184,6 +185,7 @@ class SparkTarget:
             overtaken: Whether a driver that was replaced may go on (a zombie).
             allow_unknown: Promises that no run needs to test.
             progress: Told the number of schedules or trials that are done, and of all; a true result stops the search.
+            on_finding: Told of what breaks, while the search goes on: of a job once it is shrunk, of a sink as it was found.
 
         Raises:
             JobFailsError: If the job fails without faults.
@@ -208,6 +210,7 @@ class SparkTarget:
             judged = check_job(
                 self.job, self.feed, schedules=schedules, seed=seed, allow=allow, promises=self._promises_of_query,
                 allow_unknown=allow_unknown, limits=self.limits, progress=progress,
+                on_finding=lambda finding: on_finding(self._stamped(finding)),
             )  # fmt: skip
             judged = replace(judged, findings=tuple(map(self._stamped, judged.findings)))
             stopped = judged.schedules < schedules or judged.outcome.failure is not None
@@ -220,8 +223,9 @@ class SparkTarget:
             return self._written(review)
         judge = self._judge()
         check = self._check(
-            allow, judge.watcher, revised=self._revised(), new_checkpoint=self.job.declares.new_checkpoint
-        )
+            allow, judge.watcher, revised=self._revised(), new_checkpoint=self.job.declares.new_checkpoint,
+            on_finding=lambda finding: on_finding(self._unshrunk(finding)),
+        )  # fmt: skip
         sink = check.run(progress, overtaken=overtaken)
         findings, unknown = (judged.findings, judged.unknown) if judged else ((), ())
         if not any(self._outputs()):
