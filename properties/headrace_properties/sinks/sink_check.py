@@ -120,6 +120,7 @@ class SinkCheck:
     watcher: Watcher | None = None  # told what is seen
     filters: bool = False  # whether the query before the sink may leave no row of a batch
     source: FeedSource = UNSAID  # what the source promises
+    calm_steps: tuple[Contents | None, ...] = ()  # as in `OneTrial`
 
     def run(self, progress: Progress | None = None, *, overtaken: bool = True) -> SinkReport:
         """Make all trials.
@@ -205,7 +206,7 @@ class SinkCheck:
         if fault.of_burst:
             fault, self.sink = replace(fault, of_burst=False), self._with_burst()
         try:
-            usual, by_batch, noted = self._calm()
+            usual, by_batch, noted = self._calm(stepping=True)
         except SinkFailsError as error:
             return OneTrial((failing(error),), (), ())
         calm = tuple(effect for effects in by_batch for effect in effects)
@@ -222,7 +223,8 @@ class SinkCheck:
             findings = self._found()
             beside = findings if fault.kind is SinkFaultKind.NONE else ()
             return OneTrial(
-                findings, calm, (), calm=usual.contents, questions=self._asked(beside), batches=self.sink.batches,
+                findings, calm, (), calm=usual.contents, calm_steps=self.calm_steps, questions=self._asked(beside),
+                batches=self.sink.batches,
                 compared=None if rows is None else (self._left(usual, self.sink.batches), self._left(usual, rows.batches)),
             )  # fmt: skip
         if fault.kind in REPLACED_CHECKPOINTS:
@@ -230,11 +232,14 @@ class SinkCheck:
             life = next((life for life in restarts(self.sink.batches) if life.fault == fault), None)
             if life is None or not self.findings:
                 return OneTrial(self._found(), calm, (), calm=usual.contents)
-            trial = restarted(replace(self.sink, in_order=True), life)
+            trial = restarted(replace(self.sink, in_order=True, stepping=True), life)
             what = f"the query starts again {life.how}, and what is written stays"
             left = usual.read(trial.contents, trial.effects)
-            effects = tuple(trial.effects)
-            return OneTrial(self._found(), calm, effects, fault, what, usual.contents, None, left)
+            effects = tuple(effect for effect in trial.effects if effect.batch >= 0)
+            steps = _behind_effects(trial, usual)
+            return OneTrial(
+                self._found(), calm, effects, fault, what, usual.contents, None, left, steps, self.calm_steps
+            )
         is_call = fault.kind is SinkFaultKind.STATE and fault.effect < sum(
             isinstance(entry, StateCall) and entry.batch == fault.batch for entry in noted
         )
@@ -248,25 +253,28 @@ class SinkCheck:
             self._judge_calm(usual, by_batch)  # an older whole result is mended by the next one
             self.findings.clear()
         with_java = self.sink.host.shares_java and fault.kind in DEADLY
-        trial = tried(self.sink, fault, looking=True, stepping=True, with_java=with_java)
+        trial = tried(replace(self.sink, stepping=True), fault, looking=True, with_java=with_java)
         of_batches = tuple(effect for effect in trial.effects if effect.batch >= 0)
         struck = usual.read(trial.struck.contents, trial.struck.effects) if trial.struck else None
         self._judge(trial, fault, usual, by_batch)
         findings = self._found()
         return OneTrial(
             findings, calm, of_batches, fault, TrialStory(fault, trial.entries, by_batch).struck(), usual.contents,
-            struck, usual.read(trial.contents, trial.effects), _behind_effects(trial, usual), self._asked(findings),
+            struck, usual.read(trial.contents, trial.effects), _behind_effects(trial, usual),
+            self.calm_steps, self._asked(findings),
         )  # fmt: skip
 
     def _left(self, usual: ExpectedContents, batches: Batches) -> LeftOf:
         """Run the sink undisturbed on other batches; return its effects, and what it leaves."""
         try:
-            trial = self._heard(batches)
+            trial = self._heard(batches, stepping=True)
         except SinkFailsError as error:
             return LeftOf(batches, failure=f"batch {error.batch} fails: {error.error}: {error.message}")
         except UnfollowableSinkError as error:
             return LeftOf(batches, failure=str(error))
-        return LeftOf(batches, tuple(trial.effects), usual.read(trial.contents, trial.effects))
+        effects = tuple(effect for effect in trial.effects if effect.batch >= 0)
+        left = usual.read(trial.contents, trial.effects)
+        return LeftOf(batches, effects, left, steps=_behind_effects(trial, usual))
 
     def _asked(self, findings: Iterable[SinkFinding]) -> tuple[SinkQuestion, ...]:
         """Return what is asked of destinations of which nothing else is found."""
@@ -297,9 +305,10 @@ class SinkCheck:
         caught = next((entry for entry in errors if (entry.error, entry.place) not in usual), None)
         return finding if caught is None else swallowed_in_trial(finding, caught)
 
-    def _calm(self) -> tuple[ExpectedContents, list[list[Effect]], list[Entry]]:
+    def _calm(self, *, stepping: bool = False) -> tuple[ExpectedContents, list[list[Effect]], list[Entry]]:
         """Run the sink undisturbed, twice; return its results, its effects by batch, and all that it has noted."""
-        calm = [self._undisturbed(replace(self.sink, heard=chance == 0), chance) for chance in (0, 1)]
+        first = self._undisturbed(replace(self.sink, heard=True, stepping=stepping), 0)
+        calm = [first, self._undisturbed(replace(self.sink, heard=False), 1)]
         if self.sink.begins is not None:
             ran = (entry.batch + 1 for entry in calm[0].entries if isinstance(entry, Effect | Returned))
             self.sink = replace(self.sink, batches=((),) * max([self.sink.begins, *ran]))
@@ -318,6 +327,7 @@ class SinkCheck:
         usual = expected([(trial.contents, trial.effects) for trial in calm])
         if self.sink.by_clock:
             usual = replace(usual, unsteady=tuple(usual.contents))
+        self.calm_steps = _behind_effects(first, usual)
         return usual, by_batch, calm[0].entries
 
     def _undisturbed(self, sink: Sink, chance: int) -> Trial:
@@ -466,10 +476,11 @@ class SinkCheck:
         ):  # its rows may not be what the sink takes
             return
 
-    def _heard(self, batches: Batches) -> Trial:
+    def _heard(self, batches: Batches, *, stepping: bool = False) -> Trial:
         """Run the sink undisturbed on other batches, and note what it catches. Raise `SinkFailsError`."""
         rows = tuple(map(tuple, batches))
-        return self._undisturbed(replace(self.sink, batches=rows, in_order=True, heard=True), 0)
+        sink = replace(self.sink, batches=rows, in_order=True, heard=True, stepping=stepping)
+        return self._undisturbed(sink, 0)
 
     def _restart(
         self,

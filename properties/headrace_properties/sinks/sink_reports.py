@@ -60,6 +60,7 @@ class LeftOf:
     effects: tuple[Effect, ...] = ()
     contents: Contents = field(default_factory=dict)
     failure: str = ""  # how it fails; "": it does not
+    steps: tuple[Contents | None, ...] = ()  # what was there behind each of ``effects``; None: nobody looked
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class OneTrial:
     struck: Contents | None = None
     left: Contents = field(default_factory=dict)  # what is left in the end
     steps: tuple[Contents | None, ...] = ()  # what was there behind each of ``effects``; None: nobody looked
+    calm_steps: tuple[Contents | None, ...] = ()  # the same of ``undisturbed``
     questions: tuple[SinkQuestion, ...] = ()  # what only the author can say
     batches: Batches = ()  # the rows
     # what is left of the rows as they are, and of others with which they are to be compared

@@ -286,26 +286,19 @@ def explain_sink(trial: OneTrial, rows: OtherRows | None = None) -> Explanation:
     """
     if rows is not None and trial.compared is not None:
         return _on_other_rows(rows.how, *trial.compared)
-    calm = Run(
-        "Undisturbed", tuple(map(_effect_step, trial.undisturbed)), tuple(_tables_told(trial.calm)), _tables(trial.calm)
-    )  # fmt: skip
+    own = _effect_steps(trial.undisturbed, trial.calm_steps)
+    calm = Run("Undisturbed", tuple(own), tuple(_tables_told(trial.calm)), _tables(trial.calm))
     if trial.fault is None:
         return Explanation((calm,))
     at = _strikes_at(trial.effects, trial.fault)
     back = _goes_on_at(trial.effects, at)
     done = {(effect.batch, effect.action, effect.target) for effect in trial.effects[:at]}
     steps = list[RunStep]()
-    for place, (effect, behind) in enumerate(zip_longest(trial.effects, trial.steps)):
+    for place, (effect, step) in enumerate(
+        zip(trial.effects, _effect_steps(trial.effects, trial.steps), strict=True)
+    ):
         again = place >= at and (effect.batch, effect.action, effect.target) in done
-        late = back is not None and place >= back
-        steps.append(
-            replace(
-                _effect_step(effect),
-                again=again,
-                late=late,
-                tables=None if behind is None else _tables(behind),
-            )
-        )
+        steps.append(replace(step, again=again, late=back is not None and place >= back))
     if back is not None:
         steps.insert(back, RunStep("driver 1 goes on", StepKind.FAULT, "driver 1", late=True))
     by = "operator" if trial.fault.kind in REPLACED_CHECKPOINTS else "driver 1"
@@ -342,8 +335,8 @@ def _run_on(title: str, left: LeftOf, contents: Contents, usual: Batches) -> Run
     for number, batch in enumerate(left.batches):
         is_other = [*batch] != [*next(iter(usual[number : number + 1]), ())]
         steps.append(RunStep(_batch_told(number, batch), StepKind.FAULT if is_other else StepKind.INPUT))
-        own = map(_effect_step, (effect for effect in left.effects if effect.batch == number))
-        steps += [replace(step, text=f"  {step.text}") for step in own]
+        own = zip(left.effects, _effect_steps(left.effects, left.steps), strict=True)
+        steps += [replace(step, text=f"  {step.text}") for effect, step in own if effect.batch == number]
     outcome = [left.failure] if left.failure else _tables_told(contents)
     return Run(title, tuple(steps), tuple(outcome), _tables(contents))
 
@@ -390,11 +383,14 @@ def _contents_differing(
             yield f"{destination} lacks {shown_items(missing.elements())}"
 
 
-def _effect_step(effect: Effect) -> RunStep:
-    by = f"driver {effect.attempt + 1}"
-    pending = " (not committed yet)" if effect.pending else ""
-    what = f"{effect.action} on {effect.target}{pending}  ({shown_place(effect.place)})"
-    return RunStep(f"{by}, batch {effect.batch}: {what}", StepKind.WRITE, by, effect.target)
+def _effect_steps(effects: Sequence[Effect], behind: Sequence[Contents | None]) -> Iterator[RunStep]:
+    """Yield effects as steps. ``behind``: what was there behind each of them; empty: nobody looked."""
+    for effect, contents in zip_longest(effects, behind):
+        by = f"driver {effect.attempt + 1}"
+        pending = " (not committed yet)" if effect.pending else ""
+        what = f"{effect.action} on {effect.target}{pending}  ({shown_place(effect.place)})"
+        tables = None if contents is None else _tables(contents)
+        yield RunStep(f"{by}, batch {effect.batch}: {what}", StepKind.WRITE, by, effect.target, tables=tables)
 
 
 def _tables(contents: Contents) -> Tables:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from headrace_properties.explanation import Explanation, Run, StepKind
 from headrace_properties.promises.table_promises import newest_wins
 from headrace_properties.sinks import check_sink, try_fault
+from headrace_properties.sinks.story import OtherRows
 from headrace_properties.spark_jobs.explaining import explain_query, explain_sink
 from headrace_properties.spark_jobs.job_causes import Cause
 from headrace_properties.spark_jobs.named_targets import spark_target
@@ -255,3 +256,18 @@ def test_overtaken_driver_is_looked_at_when_it_goes_on() -> None:
         ("driver 1", True, 0),
         ("driver 1", True, 3),
     ]
+
+
+def test_undisturbed_run_and_one_on_other_rows_and_one_behind_a_new_checkpoint_are_looked_at_too() -> None:
+    trial = try_fault(insert_once, [[(1,)], [(2,)]], "n INT", SinkFault(SinkFaultKind.NEW_CHECKPOINT, 0, 0))
+    for run in explain_sink(trial).runs:
+        seen = [len((step.tables or {}).get("bank.db: paid", ())) for step in run.steps if step.to]
+        assert (len(seen), seen[0], seen[-1]) == (
+            len(run.steps) - (run.title != "Undisturbed"),
+            0,
+            len(run.tables["bank.db: paid"]),
+        )
+    rows = OtherRows("all rows in one batch", [[(1,), (2,)]])
+    fault = SinkFault(SinkFaultKind.NONE, 0, 0)
+    _, other = explain_sink(try_fault(append, [[(1,)], [(2,)]], "n INT", fault, rows=rows), rows).runs
+    assert [len((step.tables or {}).get("t", ())) for step in other.steps if step.to] == [2]

@@ -174,9 +174,8 @@ class RealDrivers:
         self._alive[folder] -= 1
         end_workers(attempt.ledger, attempt.plan.number)
         self.jvm.end_queries(attempt.session, jobs=not self._alive[folder])
-        if attempt.plan == AttemptPlan(
-            chance=attempt.plan.chance
-        ):  # undisturbed: it says what the program calls
+        undisturbed = AttemptPlan(chance=attempt.plan.chance, look=attempt.plan.look)
+        if attempt.plan == undisturbed:  # it says what the program calls
             entries = attempt.ledger.entries()
             self._has_function = any(isinstance(entry, Returned) and entry.batch >= 0 for entry in entries)
 

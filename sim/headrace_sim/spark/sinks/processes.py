@@ -94,6 +94,7 @@ class Sink:
         False  # whether the rows of a batch come in one partition, in their order, instead of in two
     )
     heard: bool = False  # whether the errors are noted that the function catches
+    stepping: bool = False  # whether what is there is looked at behind each effect, where its host can
     first_id: int = 0  # of the first batch
     state: SessionState | None = None  # what the session knows when a driver begins, or None
     host: "AttemptHost" = field(default_factory=lambda: SIMULATED)  # what runs it

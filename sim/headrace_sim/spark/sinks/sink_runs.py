@@ -100,9 +100,10 @@ def undisturbed(sink: Sink, chance: int = 0) -> Trial:
     `UnfollowableSinkError` if it does something that cannot be simulated.
     """
     with trial_folder(sink.host.trials) as (folder, ledger):
+        steps, plan = _looked_at(sink, folder, ledger, SinkFault(SinkFaultKind.NONE, 0, 0))
         sink.host.begin(sink, folder)
-        sink.host.attempt(sink, folder, ledger, AttemptPlan(chance=chance)).finish()
-        trial = _left(None, sink, folder, ledger)
+        sink.host.attempt(sink, folder, ledger, replace(plan, chance=chance)).finish()
+        trial = replace(_left(None, sink, folder, ledger), steps=tuple(steps))
     for entry in trial.entries:
         if isinstance(entry, Failed):
             raise SinkFailsError(entry.batch, entry.error, entry.message, entry.place)
@@ -116,23 +117,17 @@ def tried(
     fault: SinkFault,
     *,
     looking: bool = False,
-    stepping: bool = False,
     heard: bool = False,
     with_java: bool = False,
 ) -> Trial:
     """Run a sink under a fault.
 
-    ``fault``: what strikes. ``looking``: whether to look at what is there before another process takes over. ``stepping``:
-    whether to look behind each effect, too. ``heard``: whether the errors are noted that its code catches. ``with_java``:
-    whether Java dies with the driver.
+    ``fault``: what strikes. ``looking``: whether to look at what is there before another process takes over. ``heard``: whether
+    the errors are noted that its code catches. ``with_java``: whether Java dies with the driver.
     """
-    sink, seen, steps = replace(sink, heard=heard), None, list[Sight]()
+    sink, seen = replace(sink, heard=heard), None
     with trial_folder(sink.host.trials) as (folder, ledger):
-
-        def look() -> None:
-            steps.append(_look(sink, folder, ledger, fault))
-
-        plan = AttemptPlan(look=look if stepping else None)
+        steps, plan = _looked_at(sink, folder, ledger, fault)
         sink.host.begin(sink, folder)
         struck = sink.host.attempt(sink, folder, ledger, replace(plan, fault=fault, with_java=with_java))
         first = fault.batch + (fault.kind is SinkFaultKind.RESTART)
@@ -172,13 +167,14 @@ def restarted(sink: Sink, restart: Restart) -> Trial:
         for batches, first_id in ((restart.before, 0), (restart.behind, restart.first_id))
     )
     with trial_folder(sink.host.trials) as (folder, ledger):
+        steps, plan = _looked_at(sink, folder, ledger, restart.fault)
         for number, life in enumerate(lives):
             if number == 0:
                 life.host.begin(life, folder)
             else:
                 life.host.rewind(life, folder)
-            life.host.attempt(life, folder, ledger, AttemptPlan(number, chance=number)).finish()
-        return _left(restart.fault, sink, folder, ledger)
+            life.host.attempt(life, folder, ledger, replace(plan, number=number, chance=number)).finish()
+        return replace(_left(restart.fault, sink, folder, ledger), steps=tuple(steps))
 
 
 @contextlib.contextmanager
@@ -201,6 +197,13 @@ def _left(fault: SinkFault | None, sink: Sink, folder: Path, ledger: Ledger) -> 
         if isinstance(entry, UntraceableEffect):
             raise UnfollowableSinkError(entry.message)
     return Trial(fault, entries, sink.host.contents(folder, ledger.effects()))
+
+
+def _looked_at(sink: Sink, folder: Path, ledger: Ledger, fault: SinkFault) -> tuple[list[Sight], AttemptPlan]:
+    """Return what is there behind each effect, once it is done, and the plan of an attempt that is looked at so."""
+    steps = list[Sight]()
+    look = (lambda: steps.append(_look(sink, folder, ledger, fault))) if sink.stepping else None
+    return steps, AttemptPlan(look=look)
 
 
 def _look(sink: Sink, folder: Path, ledger: Ledger, fault: SinkFault) -> Sight:
