@@ -47,7 +47,7 @@ class FeedSource:
     """What the source of a feed promises, in one place: ``source = FeedSource(once=False)`` beside the feed.
 
     >>> FeedSource(once=False, ordered=True).assumed
-    'records may come again, those of a key in order'
+    'records may arrive again, those of a key in order'
 
     Attributes:
         once: Each record comes once. False: it may come again, in the same batch or a later one, which is tried. None: nobody has
@@ -66,9 +66,9 @@ class FeedSource:
     def assumed(self) -> str:
         """What is assumed, for the report."""
         within = f" within {self.again_within_s:,} s" if self.again_within_s else ""
-        once = f"records may come again{within}" if self.once is False else "each record comes once"
+        once = f"records may arrive again{within}" if self.once is False else "each record arrives once"
         order = "those of a key in order" if self.ordered else "in any order"
-        unsaid = ". Whether any comes again, nobody said: source = FeedSource(once=...)"
+        unsaid = ". Undeclared: whether any arrives again (source = FeedSource(once=...))"
         return f"{once}, {order}{unsaid if self.once is None else ''}"
 
     def __or__(self, more: "FeedSource") -> "FeedSource":

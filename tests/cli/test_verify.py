@@ -42,7 +42,7 @@ def test_a_pipeline_that_holds_exits_0_and_the_report_says_what_was_tried(folder
     assert "views:pipeline, seed 3, protocol: sound\n" in result.stdout
     assert "10 runs in which a fault struck, " in result.stdout
     assert (
-        " runs a second\nAssumed of the source: each record comes once, in any order. Whether"
+        " runs a second\nAssumed of the source: each record arrives once, in any order. Undeclared"
         in result.stdout
     )
     assert "\nProtocol\n  24 invariants hold; " in result.stdout

@@ -78,4 +78,4 @@ def test_a_promise_is_judged_on_the_history_of_the_real_run_and_what_the_source_
     assert result.exit_code == 1, result.output
     document = json.loads(result.stdout)
     assert [finding["kind"] for finding in document["findings"]] == ["nothing_is_counted", "counts-again"]
-    assert document["assumed"] == "records may come again, in any order"
+    assert document["assumed"] == "records may arrive again, in any order"

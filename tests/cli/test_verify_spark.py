@@ -118,7 +118,7 @@ def payments(folder: Path) -> Path:
             0,
             (
                 "No promise says whether that run is right: --verbose proposes promises",
-                "Assumed of the source: each record comes once, in any order. Whether any comes again, nobody said",
+                "Assumed of the source: each record arrives once, in any order. Undeclared: whether any arrives again",
             ),
         ),
         ("build_with_a_function", 1, ("then payments.txt has A once too often",)),

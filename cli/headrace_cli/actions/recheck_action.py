@@ -76,8 +76,8 @@ def _print(console: Console, history: Path, pipeline: str, result: Recheck, code
     if result.by_order:
         print_text(
             console,
-            "Every recorded step comes to the same, so the order or the time of arrival decides the outcome, or a timer that is"
-            " set otherwise now. Code that depends on the order can say so: Pipeline.add(..., ordered=True).",
+            "Every recorded step has the same result, so the order or the time of arrival decides the outcome, or a timer that is"
+            " set differently now. Code that depends on the order can say so: Pipeline.add(..., ordered=True).",
             indent=2,
         )
     if result.unknown:

@@ -199,9 +199,9 @@ class Upgrade:
             if differs is None or (trial.kept is not None and expected.rows() == later.rows()):
                 return None  # a smaller feed is to show it in the output
             claim = FindingClass.VIOLATED if self._agree else FindingClass.UNDECLARED
-            other = "either version on its own" if self._agree else "it does on its own"
+            other = "either version started afresh" if self._agree else "a fresh start"
             begin = f"resumed from the checkpoint of {self.earlier.name}"
-            message = f"{begin}, the job comes to something else than {other}: {differs}"
+            message = f"{begin}, the job does not give the result of {other}: {differs}"
         return replace(
             finding_of(Cause.UPGRADE, place, f"{message}; with {rows}", finding_class=claim), trial=trial
         )

@@ -38,7 +38,7 @@ class Habit(enum.Enum):
     STARTS_THREADS = "starts threads"
     NOT_READ_BACK = "leaves something in its state that the codec does not read back as it was"
     FAILS_IN_ANOTHER_ORDER = "raises an exception in another order of arrival"
-    DEPENDS_ON_FAULTS = "comes to something else after a crash, a retry or a move to another machine"
+    DEPENDS_ON_FAULTS = "gives a different result after a crash, a retry or a move to another machine"
     COUNTS_AGAIN = "counts records again that their source delivers again"
     SPLITS_KEYS = "takes two spellings of one key for two"
     MISREADS = "misreads what the previous version has left"
