@@ -8,7 +8,7 @@ import pytest
 
 from headrace_properties.explain.pictures.compared_runs import compared_html
 from tests.cli.browser import PHONE, Browser, Screen, browser_in, needs_browser
-from tests.properties.explain.pictures.test_compared_runs import TWICE
+from tests.properties.explain.pictures.test_compared_runs import AGAIN_FROM_SOURCE, TWICE
 
 pytestmark = needs_browser
 SAID = ("each row exactly once (twice)", "stream.py:12: keep the batch id.")
@@ -51,3 +51,13 @@ def test_page_without_runs_says_that_nothing_is_violated(browser: Browser, tmp_p
     browser.open(path.as_uri(), dataclasses.replace(PHONE, is_dark=True))
     assert "Nothing is violated." in browser.run("$('story').textContent")
     assert not browser.complaints
+
+
+def test_what_the_source_gives_otherwise_is_drawn_though_nothing_else_happens_there(
+    browser: Browser, tmp_path: Path
+) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(compared_html(AGAIN_FROM_SOURCE, title="counting", said=("counts again",)))
+    browser.open(path.as_uri(), PHONE)
+    assert browser.run("$('count').textContent") == "4 of 4 events"
+    assert browser.run("$('story').scrollWidth <= $('story').clientWidth")

@@ -144,14 +144,14 @@ def test_page_is_the_same_each_time_and_its_texts_are_text() -> None:
     )
 
 
+AGAIN = RunStep(f"in {'key' * 30}", StepKind.FAULT, "source", again=True)
+COUNTED = (RunStep(AGAIN.text, StepKind.INPUT), RunStep("  counts it", StepKind.WRITE, "counter", "output"))
+AGAIN_FROM_SOURCE = Explanation((Run("Undisturbed", COUNTED, ()), Run("Again", (AGAIN, *COUNTED[1:]), ())))
+
+
 def test_rows_that_a_source_gives_otherwise_are_no_failure_of_a_process() -> None:
-    again = RunStep("in key='a'", StepKind.FAULT, "source", again=True)
-    usual = (
-        RunStep("in key='a'", StepKind.INPUT, "source"),
-        RunStep("  counts it", StepKind.WRITE, "counter", "output"),
-    )
-    data = _data(_page(Explanation((Run("Undisturbed", usual, ()), Run("Again", (*usual, again), ())))))
+    data = _data(_page(AGAIN_FROM_SOURCE))
     told = _view(data, data["told"])
     assert (told["name"], data["outages"]) == ("both runs", [])
-    assert "The source: in key='a' (again)." in [one["text"] for one in told["sentences"]]
+    assert f"The source: {AGAIN.text} (again)." in [one["text"] for one in told["sentences"]]
     assert [lane["role"] for lane in data["lanes"]] == ["injector", "injector", "worker", "store"]

@@ -43,7 +43,7 @@ const first = DATA.verdicts.find((one) => one.name === DATA.told);
 // Processes that did nothing but start, or only met faults, are left out at first.
 const atWork = new Set(DATA.stubs.map(([, lane]) => lane));
 for (const { group, type, lane } of EVENTS) if (group !== "fault" && !USUAL.includes(type)) atWork.add(lane);
-const IDLE = DATA.lanes.filter((_, lane) => !atWork.has(lane)).map(({ address }) => address);
+const IDLE = DATA.lanes.filter((_, lane) => !DATA.steps && !atWork.has(lane)).map(({ address }) => address);
 
 const DEFAULTS = () => ({
   scope: first ? first.name : "all", computation: "", key: "", zoom: 1, linear: false, theme: "", event: null,
