@@ -1,4 +1,4 @@
-"""``headrace explore``: take the part of the adversary, step by step, on a page in the browser."""
+"""``headrace explore``: play the adversary, step by step, on a page in the browser."""
 
 from typing import Annotated
 
@@ -34,7 +34,7 @@ def explore(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="MODULE:PIPELINE|FILE", help="A pipeline; or a replay file, to go back and on in its run."
+            metavar="MODULE:PIPELINE|FILE", help="A pipeline; or a replay file, whose run to step through."
         ),
     ],
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port of the page; 0: any free one.")] = 0,
@@ -47,7 +47,7 @@ def explore(
         list[str] | None,
         typer.Option(
             metavar="MODULE:PIPELINE",
-            help="Another version of the pipeline, which you may put in force; repeat for more.",
+            help="Another version of the pipeline, which you may deploy; repeat for more.",
         ),
     ] = None,
     without: WithoutOption = None,
@@ -59,7 +59,7 @@ def explore(
     code_timeout: CodeTimeoutOption = CALL_S,
     allow: AllowEffectOption = "",
 ) -> None:
-    """Take the part of the adversary: choose what happens at each step of a run, and watch what it breaks.
+    """Play the adversary: choose what happens at each step of a run, and watch what breaks.
 
     Prints the address of a page that only this machine can reach. On it you let messages arrive, hold, lose or double them,
     crash, pause, cut off and revive processes, and move keys; you go back, and save a schedule as a replay file or as a test.
