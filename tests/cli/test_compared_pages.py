@@ -30,6 +30,16 @@ def test_keys_step_through_the_tables_to_both_outcomes(
     path.write_text(compared_html(TWICE, title="stream:write", said=SAID))
     browser.open(path.as_uri(), screen)
     assert browser.run("$('caption').textContent") == SAID[0]
+    assert browser.run("[...$('legend').querySelectorAll('text')].map((one) => one.textContent)") == [
+        "a write",
+        "a fault, or other rows",
+        "down, paused or cut off",
+        "witness: an event that proves the violation",
+    ]
+    assert browser.run(
+        "['scope', 'key'].map((id) => (($('filters').open = true), $(id).getClientRects().length))"
+    ) == [1, 0]
+    browser.run("$('filters').open = false")
     browser.press("Tab", "Tab", "Enter")
     assert browser.run("document.activeElement.textContent") == "The driver died."
     assert browser.run("EVENTS[state.event].group") == "fault"

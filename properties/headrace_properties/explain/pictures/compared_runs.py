@@ -22,6 +22,11 @@ _GROUPS = {
 }  # fmt: skip
 """The signs of the diagram."""
 
+_SIGNS = {
+    "record": "rows arrive", "run": "a task, or a call of the code", "write": "a write",
+    "stale": "a write of a driver that was replaced", "fault": "a fault, or other rows",
+}  # fmt: skip
+
 UNDISTURBED, SOURCE, BOTH = "undisturbed", "source", "both runs"
 """The lane of the run with which another is compared; the lane of rows that arrive; and the view of both."""
 
@@ -49,6 +54,7 @@ def compared_html(explanation: Explanation | None, *, title: str, said: Sequence
         "title": title,
         "subtitle": "",
         "steps": True,
+        "signs": _SIGNS,
         "lanes": [{"address": lane, "role": page.role_of(lane)} for lane in page.lanes],
         "events": [*map(page.event, page.placed)],
         "stubs": [*page.writes()],

@@ -113,7 +113,7 @@ function legend(c) {
     ["write", "sets timer", "write applied, sets a timer"], ["write", "stale", "write of a dead sequencer applied"], ["write", "refused", "write refused"],
     ["ack", "", "ACK"], ["ownership", "", "ownership, recovery scan"], ["watermark", "", "watermark"], ["fault", "", "fault"]]
     .filter(([group, mark]) => EVENTS.some((event) => event.group === group && (!mark || event.mark === mark)));
-  const rows = items.map(([group, mark, text], i) => sign({ group, mark }, 14, 14 + i * 20, c) + words(30, 18 + i * 20, text, c.ink));
+  const rows = items.map(([group, mark, text], i) => sign({ group, mark }, 14, 14 + i * 20, c) + words(30, 18 + i * 20, DATA.signs?.[mark || group] ?? text, c.ink));
   const more = [
     [DATA.tenures.length, (y) => line(14, y - 7, 14, y + 7, c.ownership, 'stroke-width="3"'), "owns an interval"],
     [DATA.tenures.length, (y) => line(14, y - 7, 14, y + 7, c.zombie, 'stroke-width="3" stroke-dasharray="3 2"'), "only believes so: a zombie"],
@@ -141,6 +141,7 @@ function save() {
 function controls() {
   const option = (value, text) => `<option value="${escape(value)}">${escape(text)}</option>`;
   $("subtitle").textContent = DATA.subtitle;
+  if (DATA.steps) for (const id of ["computation", "key", "linear"]) $(id).closest("label").hidden = true;
   $("scope").innerHTML = DATA.verdicts.map((one) => option(one.name, DATA.steps ? one.name : `what led to ${one.name}`)).join("") + (DATA.steps ? "" : option("all", "all events"));
   const names = [...new Set(EVENTS.map((one) => one.fields.computation).filter(Boolean))].sort();
   $("computation").innerHTML = option("", "any") + names.map((one) => option(one, one)).join("");
