@@ -2,13 +2,13 @@
 
 import signal
 import webbrowser
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
 from headrace import HistoryFormatError, OptionsError
 from headrace_cli.options.confinement import Confinement
+from headrace_cli.options.explore_options import ExploreOptions
 from headrace_cli.options.heeded import given_options
 from headrace_cli.options.kept import save_failure
 from headrace_cli.reruns.pipeline_reruns import load_recorded
@@ -33,30 +33,13 @@ from headrace_properties.search.scope import Scope, small_cluster
 from headrace_properties.target import PipelineSource
 
 
-@dataclass(frozen=True, slots=True)
-class ExploreOptions:
-    """The options of the command, by their names there. ``opens``: open the page; ``trusts``: import any module."""
-
-    target: str
-    port: int
-    feed: str
-    feed_seed: int
-    records: int
-    workers: int
-    versions: tuple[str, ...]
-    without: str | None
-    protocol: str | None
-    promises: tuple[str, ...]
-    opens: bool
-    trusts: bool
-
-
-def explore_target(context: typer.Context, options: ExploreOptions, confinement: Confinement) -> None:
+def explore_target(context: typer.Context, options: ExploreOptions) -> None:
     """Serve the page until a signal arrives. SIGINT is the usual end.
 
     Raises:
         HeadraceError: the target cannot be loaded, or the port cannot be used.
     """
+    confinement = Confinement(CodeLimits(call_s=options.code_timeout), options.allow)
     with stdout_reserved(), confinement.entered():
         is_file = ":" not in options.target or Path(options.target).is_file()
         load = _recorded if is_file else _fresh
@@ -70,7 +53,7 @@ def explore_target(context: typer.Context, options: ExploreOptions, confinement:
     ) as server:
         print_text(output_console(), f"Explore {target.name} at {server.address}")
         print_text(output_console(), "Only this machine can reach it. Ctrl-C ends it.")
-        if options.opens:
+        if options.browser:
             webbrowser.open(server.address)
         try:
             with confinement.entered():
@@ -85,7 +68,9 @@ def _fresh(
 ) -> tuple[PipelineTarget, PipelineTrial]:
     """Load a pipeline, and return its run in a small cluster without any fault."""
     protocol = protocol_asked(options.protocol, options.without)
-    target = load_target(options.target, options.feed, options.versions, options.promises, limits, protocol)
+    target = load_target(
+        options.target, options.feed, options.version or (), options.promise or (), limits, protocol
+    )
     target.check_input(options.feed_seed)
     scope = Scope(options.records, options=small_cluster(options.workers))
     return target, ScopedRuns(target.application, scope, options.feed_seed).trial()
@@ -107,9 +92,9 @@ def _recorded(
     if not isinstance(source, PipelineSource) or not isinstance(trial, PipelineTrial):
         reason = f"it has no cluster to explore. To run it again: headrace replay {path}"
         raise HistoryFormatError("replay file", str(path), reason)
-    if not options.trusts:
+    if not options.trust:
         check_trusted(path, source.names, None)
-    return load_recorded(source, trial, path, options.promises, limits), trial
+    return load_recorded(source, trial, path, tuple(options.promise or ()), limits), trial
 
 
 def _save(

@@ -70,8 +70,7 @@ def choices_at(run: ExploredRun, number: int, plan: Plan, ground: Ground) -> lis
     makers = (at.messages, at.ends, at.crashes, at.pauses, at.cuts, at.operators_verbs, at.left_out)
     choices = [choice for make in makers for choice in make()]
     healed = msgspec.structs.replace(plan.faults, heal_at_us=at.step.at_us + 1)
-    words = "all faults end now, and none begins any more"
-    return [*choices, AdversaryChoice(ChoiceGroup.HEAL, words, _with_faults(plan, healed))]
+    return [*choices, at.choice(ChoiceGroup.HEAL, "all faults end now, and none begins any more", healed)]
 
 
 class _Adversary:
@@ -182,11 +181,8 @@ class _Adversary:
             if row is None or (lasts_us is not None and begun_us + lasts_us <= self.step.at_us + 1):
                 continue
             ended = msgspec.structs.replace(fault, **{row[0]: self.step.at_us + 1 - begun_us})
-            others = list(planned)
-            others[place] = _with_fault(planned[place], ended)
-            faults = self._plan.faults.with_planned(others)
-            words = row[1](planned[place])
-            yield AdversaryChoice(ChoiceGroup.END, words, _with_faults(self._plan, faults))
+            others = (*planned[:place], _with_fault(planned[place], ended), *planned[place + 1 :])
+            yield self.choice(ChoiceGroup.END, row[1](planned[place]), self._plan.faults.with_planned(others))
 
     def left_out(self) -> Iterator[AdversaryChoice]:
         """Offer to leave out what has not begun: only a file plans ahead."""
@@ -194,7 +190,8 @@ class _Adversary:
         for place, fault in enumerate(planned):
             if place not in self._begun:
                 faults = self._plan.faults.with_planned((*planned[:place], *planned[place + 1 :]))
-                yield AdversaryChoice(ChoiceGroup.PLAN, _words_of(fault), _with_faults(self._plan, faults))
+                words = fault.describe() if isinstance(fault, StepFault) else describe(fault)
+                yield self.choice(ChoiceGroup.PLAN, words, faults)
 
     def _begun_at(self, past: Sequence[Any]) -> Iterator[tuple[int, int]]:
         """Yield the place of each planned fault that has begun, and when it began."""
@@ -221,14 +218,13 @@ class _Adversary:
         faults = msgspec.structs.replace(
             faults, heal_at_us=faults.heals_at_us, at_steps=(*faults.at_steps, fault)
         )
-        return AdversaryChoice(group, words, _with_faults(self._plan, faults))
+        return self.choice(group, words, faults)
+
+    def choice(self, group: ChoiceGroup, words: str, faults: f.FaultSchedule) -> AdversaryChoice:
+        return AdversaryChoice(group, words, msgspec.structs.replace(self._plan, faults=faults))
 
 
-def _with_faults(plan: Plan, faults: f.FaultSchedule) -> Plan:
-    return msgspec.structs.replace(plan, faults=faults)
-
-
-def _fault_of(planned: f.AnyFault | StepFault) -> f.AnyFault | f.MessageFault:
+def _fault_of(planned: f.AnyFault | StepFault) -> Any:
     return planned.fault if isinstance(planned, StepFault) else planned
 
 
@@ -236,18 +232,10 @@ def _with_fault(planned: f.AnyFault | StepFault, fault: Any) -> Any:
     return msgspec.structs.replace(planned, fault=fault) if isinstance(planned, StepFault) else fault
 
 
-def _words_of(planned: f.AnyFault | StepFault) -> str:
-    return planned.describe() if isinstance(planned, StepFault) else describe(planned)
-
-
-def _side(planned: Any) -> str:
-    return " and ".join(_fault_of(planned).side)  # type: ignore[union-attr]
-
-
 _LASTING: dict[type, tuple[str, Callable[[Any], str]]] = {
-    f.Crash: ("restart_after_us", lambda planned: f"{_fault_of(planned).process} restarts"),  # type: ignore[union-attr]
-    f.Pause: ("for_us", lambda planned: f"{_fault_of(planned).process} goes on"),  # type: ignore[union-attr]
-    f.Partition: ("for_us", lambda planned: f"{_side(planned)} is reconnected"),
+    f.Crash: ("restart_after_us", lambda planned: f"{_fault_of(planned).process} restarts"),
+    f.Pause: ("for_us", lambda planned: f"{_fault_of(planned).process} goes on"),
+    f.Partition: ("for_us", lambda planned: f"{' and '.join(_fault_of(planned).side)} is reconnected"),
     f.DelayMessage: (
         "by_us",
         lambda planned: (
