@@ -26,6 +26,12 @@ _OPTIONS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-extensions",
     "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe",
 )  # fmt: skip
+_READY = """new Promise((go) => {
+  const said = () => document.body?.dataset.ready || document.body?.dataset.at;
+  const plain = () => document.readyState === 'complete' && !document.scripts.length && location.protocol !== 'about:';
+  const look = () => (said() || plain() ? go() : setTimeout(look, 10));
+  look();
+})"""
 _FIRST_FREE = 10
 """The browser's end of the pipe is at 3 and 4; the ends here are above them."""
 _LONGEST_S = 120
@@ -118,7 +124,7 @@ class Browser:
                 pass
 
     def open(self, address: str, screen: Screen = Screen()) -> None:
-        """Show a page on a screen, and wait until it says ``data-ready`` or ``data-at``."""
+        """Show a page on a screen; if it has scripts, wait until it says ``data-ready`` or ``data-at``."""
         size = {"width": screen.width, "height": screen.height, "deviceScaleFactor": 1}
         self.call("Emulation.setDeviceMetricsOverride", **size, mobile=screen.is_phone)
         likes = {
@@ -132,8 +138,7 @@ class Browser:
         )  # else another address of the same page does not load it
         self.complaints.clear()
         self.call("Page.navigate", url=address)
-        self.run("""new Promise((go) => { const look = () =>
-          document.body?.dataset.ready || document.body?.dataset.at ? go() : setTimeout(look, 10); look(); })""")
+        self.run(_READY)
 
     def run(self, script: str) -> Any:
         """Evaluate an expression in the page, wait for its promise, and return its value."""

@@ -56,7 +56,21 @@ def page_of_explorer(_folder: Path) -> Iterator[str]:
         yield f"{server.address}#choices=60.0&at=300"
 
 
-PAGES: dict[str, Page] = {"a run": page_of_run, "a sink": page_of_sink, "the explorer": page_of_explorer}
+@contextmanager
+def page_of_chart(folder: Path) -> Iterator[str]:
+    path = folder / "chart.html"
+    drawing = SCENARIOS["dataflow-fig14"].run().drawing
+    assert drawing is not None
+    drawing.save(path)
+    yield path.as_uri()
+
+
+PAGES: dict[str, Page] = {
+    "a run": page_of_run,
+    "a sink": page_of_sink,
+    "the explorer": page_of_explorer,
+    "a chart": page_of_chart,
+}
 
 COLOURS = """
   for (const kind of ['broken', 'breaks', 'holds', 'unknown']) { // all that the explorer may come to show

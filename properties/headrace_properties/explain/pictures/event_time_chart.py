@@ -263,20 +263,22 @@ def _watermarks(axes: "Axes", chart: EventTimeChart) -> None:
 
 
 _PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
 <style>
-body {{ font: 14px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 60em; color: #222; background: #fff; }}
+body {{ font: 14px/1.45 system-ui, sans-serif; margin: 2em auto; padding: 0 12px; max-width: 60em;
+  color: #222; background: #fff; }}
 svg {{ width: 100%; height: auto; }}
 g[id^="pane-"]:hover path {{ fill-opacity: .6; }}
 table {{ border-collapse: collapse; }} td, th {{ padding: .15em .8em .15em 0; text-align: left; }}
 .back {{ color: #b3261e; }}
-</style></head><body>
+</style></head><body><main>
 <h1>{title}</h1>
 {svg}
 <table><tr><th>emitted at</th><th>pane</th></tr>
 {rows}
 </table>
-</body></html>
+</main></body></html>
 """
 
 
