@@ -185,6 +185,7 @@ def test_each_command_runs_and_prints_what_the_page_says(page: Path, tmp_path: P
         for page in ON_SPARK
     ],
 )
+@pytest.mark.cpu(30, "all commands of a page in order, as each may need what those before it saved")
 def test_each_command_on_spark_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
     reader_of(page.read_text(), tmp_path)
     for command, needs in on_spark(page):

@@ -53,6 +53,7 @@ def job(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path("stream.py")
 
 
+@pytest.mark.cpu(75, "the one job that a command tries on the real Spark by day")
 def test_job_that_only_the_real_spark_runs_is_found_to_double_its_rows(job: Path, run: Run) -> None:
     job.write_text(DOUBLED)
     before = set(Path().iterdir())

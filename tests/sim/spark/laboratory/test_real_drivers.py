@@ -94,6 +94,7 @@ payments.writeStream.foreachBatch(write).option("checkpointLocation", "/data/che
 """
 
 
+@pytest.mark.cpu(60, "the Java of all tests in this folder ends here, and its time counts when it ends")
 def test_what_a_driver_keeps_in_java_dies_with_it(jvm: SparkJvm, tmp_path: Path) -> None:
     before = jvm.gateway.proc
     trial = tried(jvm, tmp_path, IN_JAVA, SinkFault(SinkFaultKind.KILL, 0, 1), ROWS[:1])
