@@ -28,6 +28,7 @@ function refresh({ scroll = false } = {}) {
   tell();
   tellStory();
   legend(c);
+  $("witness").hidden = !witness().size;
   writeAddress();
   document.body.dataset.shown = plan.shown.length;
 }
