@@ -395,9 +395,12 @@ class OutputWriter:
             kept.unpersist()
 
     def _pass_on_large(self, kept: DataFrame, number: int) -> None:
-        outputs = unpacked(kept, self.pipeline, tallies=False)
-        streams = outputs.everything.select("stream").distinct().collect()
-        self._pass_on({row["stream"]: outputs for row in streams}, number)
+        rows = unpacked(kept, self.pipeline, tallies=False).everything.persist()  # Python unpacks them once
+        try:
+            streams = rows.select("stream").distinct().collect()
+            self._pass_on({row["stream"]: Outputs(rows, self.pipeline) for row in streams}, number)
+        finally:
+            rows.unpersist()
 
     def _pass_on(self, outputs: Mapping[str | None, Outputs], number: int) -> None:
         for stream in self.sinks.wanted(outputs):
