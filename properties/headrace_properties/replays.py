@@ -30,8 +30,11 @@ from headrace_sim.spark.query.schedules import Schedule
 from headrace_sim.spark.real.server_protocol import SparkAnswer
 from headrace_sim.spark.sink_faults import SinkFault
 
-REPLAY_FORMAT = 5
-"""The format that this version writes."""
+REPLAY_FORMAT = 6
+"""The format that this version writes. Only its trials of pipelines may put arrivals closer, which tells it from format 5."""
+
+_OF_ANY_TARGET = 5
+"""Files of this format and later ones are about any target."""
 
 
 AnyTrial = PipelineTrial | CodeTrial | QueryTrial | SinkTrial
@@ -154,7 +157,7 @@ def read_replay(path: Path) -> ReplayFile:
         if header.spark_job is not None or not 0 < header.format <= REPLAY_FORMAT:
             reason = f"it has format {header.format}, and this version of Headrace reads formats up to {REPLAY_FORMAT}"
             raise HistoryFormatError("replay file", str(path), f"{reason}. Update Headrace")
-        if header.format == REPLAY_FORMAT:
+        if header.format >= _OF_ANY_TARGET:
             return read_json(data, msgspec.json.Decoder(ReplayFile).decode)
         if header.format <= _LAST_OF_FORMER_NAME:
             return _translated(read_json(data, msgspec.json.decode)).replay

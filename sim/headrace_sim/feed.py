@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from headrace import MAX_TIME, MIN_TIME, MalformedRecordError, OptionsError, Pipeline
+from headrace import MAX_TIME, MIN_TIME, SECOND, MalformedRecordError, OptionsError, Pipeline
 from headrace.api.codecs import encode_at  # the one writer of wire values
 from headrace.api.records import is_text
 from headrace.api.specs import InjectorSpec
@@ -77,6 +77,32 @@ class Feed(msgspec.Struct, frozen=True):
                 if number - 1 not in kept:
                     continue
             arrivals.append((entry.at_us, entry.address, entry.event))
+        return Feed(tuple(_number(arrivals)))
+
+    def closer(self, gap_us: int) -> "Feed":
+        """Return the same records in the same order, each at most a gap after the one before it; event times stay what they are.
+
+        Of the watermarks of a source between two records, the last one stays: it says what the others said.
+
+        Args:
+            gap_us: the gap, microseconds. The first record keeps up to a second, in which the processes start.
+        """
+        entries: list[FeedEntry] = []
+        last: dict[str, FeedEntry] = {}
+        for entry in self.entries:
+            if isinstance(entry.event, SourceRecord):
+                entries += last.values()
+                last.clear()
+                entries.append(entry)
+            else:
+                last[entry.address] = entry
+        entries += last.values()
+        at_us = before_us = 0
+        arrivals: list[tuple[int, str, SourceEvent]] = []
+        for entry in entries:
+            most_us = gap_us if arrivals else max(gap_us, SECOND)
+            at_us, before_us = at_us + min(entry.at_us - before_us, most_us), entry.at_us
+            arrivals.append((at_us, entry.address, entry.event))
         return Feed(tuple(_number(arrivals)))
 
 

@@ -149,7 +149,7 @@ CORRUPT = {
     "{": "it ends within a value",
     "[]": "object is expected, not array",
     "{}": "the field 'format' is missing",
-    '{"format": 9}': "it has format 9, and this version of Headrace reads formats up to 5. Update Headrace",
+    '{"format": 9}': "it has format 9, and this version of Headrace reads formats up to 6. Update Headrace",
     '{"format": 5}': "the field 'source' is missing",
     '{"format": 4}': "the field 'pipeline' is missing",
     '{"format": 4, "pipeline": 3}': "str is expected, not int, in pipeline",

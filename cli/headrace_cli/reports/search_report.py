@@ -39,15 +39,15 @@ from headrace_cli.terminal.render import (
 )
 from headrace_properties.checkers import CASES
 from headrace_properties.checkers.invariant_catalogue import is_about_code
-from headrace_properties.explain.descriptions import titles
+from headrace_properties.explain.descriptions import input_lines, titles
 from headrace_properties.findings import Finding, FindingClass
 from headrace_properties.pipeline_target import PipelineTarget
 from headrace_properties.pipeline_trials import PipelineTrials
-from headrace_properties.printable import describe_input
 from headrace_properties.promises.guesses import Proposal
 from headrace_properties.search.judging import violations
 from headrace_properties.search.limits import CALL_S
 from headrace_properties.search.ordering import Ordering
+from headrace_properties.search.small_parts import WHOLE
 from headrace_properties.search.store_breaches import NOTICED_BY
 from headrace_properties.search.verification import Verification
 from headrace_properties.session import Result
@@ -219,6 +219,8 @@ class SearchReport:
             print_text(console, f"{runs} in which a fault struck, {verification.idle:,} in which none did")
             if verification.feed_seeds:
                 print_text(console, _inputs(verification, self.target.feed_name))
+            if verbose and len(verification.sizes) > 1:
+                print_text(console, _sizes(verification))
             if not brief:
                 print_text(console, f"{events} judged; {self.end.runs_per_second:.1f} runs a second")
                 print_text(console, f"Assumed of the source: {self.target.feed_source.assumed}")
@@ -318,7 +320,7 @@ class SearchReport:
         application = self.target.application
         which = "An" if self.end.shrinking else "The smallest"
         print_heading(console, f"{which} input found that does this")
-        records = describe_input(application.pipeline, application.input_of(failure.trial))
+        records = input_lines(failure, application)
         print_input(console, records, whole=verbose, brief=brief)
         print_heading(console, f"{'A' if self.end.shrinking else which} fault schedule found that does this")
         print_plan(console, failure.plan)
@@ -361,6 +363,10 @@ class SearchReport:
             "runs": verification.runs,
             "idle_runs": verification.idle,
             "events": verification.events,
+            "sizes": {
+                size: {"runs": runs, "events": verification.sizes_events[size]}
+                for size, runs in sorted(verification.sizes.items())
+            },
             "elapsed_s": round(self.end.elapsed_s, 3),
             "runs_per_second": round(self.end.runs_per_second, 3),
             "promises": invariants_document(about(Concern.PROMISES, verification.verdicts), self._titles),
@@ -388,7 +394,7 @@ class SearchReport:
             return None
         application = self.target.application
         document = failure_document(failure)
-        document["input"] = describe_input(application.pipeline, application.input_of(failure.trial))
+        document["input"] = input_lines(failure, application)
         return document | self._saved(self.trials.failing)
 
     def _saved(self, finding: Finding | None) -> dict[str, str]:
@@ -409,6 +415,15 @@ class SearchReport:
             "feeds": review.feeds,
             "relations": review.relations,
         }
+
+
+def _sizes(verification: Verification) -> str:
+    """Say what share of the search went to which parts of the inputs."""
+    shares = []
+    for size, runs in verification.sizes.most_common():
+        share = verification.sizes_events[size] / verification.events
+        shares.append(f"{runs:,} on {'' if size == WHOLE else 'parts of '}{size} ({share:.0%} of the events)")
+    return f"Runs: {'; '.join(shares)}"
 
 
 def _inputs(verification: Verification, feed: str) -> str:

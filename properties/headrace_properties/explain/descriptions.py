@@ -38,11 +38,20 @@ def describe_failure(failure: Failure, application: Application) -> str:
         lines += ["", f"{invariant}, {titles().get(invariant, 'a promise')}", f"  {violated.message}"]
     if failure.error:
         lines += ["", *str(failure.error).splitlines()]
-    records = describe_input(application.pipeline, application.input_of(failure.trial))
+    records = input_lines(failure, application)
     lines += ["", "The smallest input found that does this", *(f"  {line}" for line in records)]
     lines += ["", "The smallest fault schedule found that does this"]
     lines += [f"  {line}" for line in plan_lines(failure.plan)]
     return visible("\n".join([*lines, ""]))
+
+
+def input_lines(failure: Failure, application: Application) -> list[str]:
+    """Write the input of a failure, one record per line; and that its arrivals are closer than its author has them, if so."""
+    lines = [*describe_input(application.pipeline, application.input_of(failure.trial))]
+    if failure.gap_us is not None:
+        closer = f"records and watermarks arrive at most {format_time(failure.gap_us)} apart; further apart, this was not seen"
+        lines.append(closer)
+    return lines
 
 
 def plan_lines(plan: Plan) -> list[str]:

@@ -24,6 +24,7 @@ class PipelineTrial(msgspec.Struct, frozen=True, tag="pipeline", omit_defaults=T
         plan: the faults, options and seed.
         feed_seed: seed of the input.
         kept: which of the input's records to keep, by their order from 0; ``None``: all.
+        gap_us: the longest time between two arrivals (`Feed.closer`); ``None``: they come when the input has them.
         redraw: continue it differently from some time on.
         watched: note which branches of user code it takes.
     """
@@ -31,6 +32,7 @@ class PipelineTrial(msgspec.Struct, frozen=True, tag="pipeline", omit_defaults=T
     plan: Plan
     feed_seed: int = 0
     kept: tuple[int, ...] | None = None
+    gap_us: int | None = None
     redraw: Redraw | None = None
     watched: bool = False
 
@@ -101,9 +103,11 @@ class Application:
         return self._feeds[seed]
 
     def input_of(self, trial: HasInput) -> Feed:
-        """Return the input of a trial: the whole one, or the records that it keeps."""
+        """Return the input of a trial: the whole one, or the records that it keeps, as close as it has them."""
         feed = self.feed(trial.feed_seed)
-        return feed if trial.kept is None else feed.only(trial.kept)
+        part = feed if trial.kept is None else feed.only(trial.kept)
+        gap_us = trial.gap_us if isinstance(trial, PipelineTrial) else None
+        return part if gap_us is None else part.closer(gap_us)
 
 
 def stray_entry(pipeline: Pipeline, feed: Feed) -> FeedEntry | None:

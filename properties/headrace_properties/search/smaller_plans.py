@@ -85,8 +85,10 @@ def _drop_records(records: tuple[int, ...], shrinker: Shrinker[PipelineTrial]) -
 
 
 def _usual_knobs(base: ClusterOptions, shrinker: Shrinker[PipelineTrial]) -> None:
-    """Reset the order of arrivals, the seed and the options to their defaults: all of them, or one by one."""
+    """Reset times and order of arrivals, the seed and the options to their defaults: all of them, or one by one."""
     plan = shrinker.best.plan
+    if shrinker.best.gap_us is not None:
+        shrinker.tries(msgspec.structs.replace(shrinker.best, gap_us=None))
     if plan.priorities is not None:
         shrinker.tries(_with(shrinker.best, priorities=None))
     if plan.seed:

@@ -8,12 +8,16 @@ Rules of this file:
   (`headrace_properties.search.step_faults`); every plan gets `AIMED` of them, where faults have struck or been tried least
   often. So what a search has not reached is not left to chance, and is combined with random faults.
 * The very first plan is the one without faults, on the first input. The inputs take turns.
+* Most plans run on small parts of the inputs (`headrace_properties.search.small_parts`): two of three until each input has had
+  its turn as a whole, for one of them may have the record that breaks something, and two of four from then on; one of four
+  runs on a middle part, and one on a whole input.
 """
 
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
-from functools import lru_cache
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from random import Random
 from unittest.mock import patch
 
@@ -26,9 +30,20 @@ from hypothesis.internal.conjecture import providers
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE
+from headrace_properties.search.ground import Ground
+from headrace_properties.search.judging import try_plan
 from headrace_properties.search.ordering import ordering_of
 from headrace_properties.search.parallel import RunTrials
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
+from headrace_properties.search.small_parts import (
+    MIDDLE,
+    SMALL,
+    Meetings,
+    Part,
+    draw_part,
+    meetings_in,
+    says_nothing,
+)
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.store_breaches import breaches_of
 from headrace_properties.search.strategy import Batch
@@ -88,6 +103,31 @@ def drawn(seed: int, number: int) -> tuple[bytes, ...]:
     return tuple(plans)
 
 
+_STEPS = (1, 8, 16, 24, ROUND)
+"""The first round is run in steps, so that what shows at once is found before there are parts: up to these plans."""
+
+_WHOLE_FIRST, _WHOLE_LATER = 3, 4
+"""Choice: one plan in so many runs on a whole input, until each input has had its turn, and from then on."""
+
+_PARTS = 24
+"""Choice: so many small parts, and so many middle ones, take turns."""
+
+_WATCHED = 11
+"""Choice: one run of a whole input in so many is watched where parts have the other runs; prime to the dozen inputs, too."""
+
+StepFaults = Mapping[Spot, list[StepFault]]
+"""All faults at all steps of a run without any, by where they are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What a plan is drawn for: an input or a part of one, what there is to disturb, and faults at its steps."""
+
+    part: Part
+    ground: Ground
+    faults: StepFaults
+
+
 class Steering:
     """Random plans, round by round, steered to where no fault has struck.
 
@@ -101,6 +141,7 @@ class Steering:
         depth: draw the order of arrivals by priorities, for failures of this depth (`ordering`); default: draw latencies.
         aimed: faults that a plan is given where none has struck yet; 0: plans are left as they are drawn.
         table: of the kinds of those faults; a seed means the same faults of the same table for ever.
+        small_first: run small parts of the inputs first and most often, unless arrivals are ordered by priorities.
 
     Raises:
         OptionsError: with ``depth``, it is below 1, or a latency of the options is no interval.
@@ -120,6 +161,7 @@ class Steering:
         depth: int | None = None,
         aimed: int = AIMED,
         table: int = FIRST_TABLE,
+        small_first: bool = True,
     ) -> None:
         self.application, self.protocol = application, protocol
         self.usual = base = options or ClusterOptions()
@@ -128,72 +170,137 @@ class Steering:
         self.verification = Verification(
             feed_seeds=self._feed_seeds, feeds_asked=feeds, ordering=self._ordering
         )
-        self._grounds = [
-            ground_of(application.versions, application.feed(feed_seed), base)
-            for feed_seed in self._feed_seeds
-        ]
-        self._seed = seed
-        self._aimed = aimed
-        self._rounds = 0
+        self._seed, self._aimed, self._table = seed, aimed, table
+        self._small_first = small_first and depth is None
+        self._rounds = self._wholes = 0
         self._tried: Counter[Spot] = Counter()
-        self._faults: defaultdict[Spot, list[StepFault]] = defaultdict(list)
-        feed = application.feed(seed)
-        self._breaches = breaches_of(application.versions, feed, base, outside)
+        self._scenes: dict[tuple[bool, int], _Scene | None] = {}
+        self._met: dict[int, Meetings] = {}
+        self._breaches = breaches_of(application.versions, application.feed(seed), base, outside)
         self._outside = Random(f"{seed}/outside")
-        for fault in self._all_faults(table):
-            self._faults[spot_of(fault)].append(fault)
+        self._run: RunTrials = lambda trials: (try_plan(application, trial, protocol) for trial in trials)
 
     def batches(self, run: RunTrials) -> Iterator[Batch]:
-        """Run round after round, each steered by what those before it have reached."""
+        """Run round after round, each steered by what those before it have reached; the first one in steps."""
+        self._run = run
+        begin = 0
+        for end in _STEPS:
+            trials = self._drawn(0, begin, end, self.verification.covered)
+            yield zip(trials, run(trials), strict=True)
+            begin = end
+        self._rounds = 1
         while True:
             trials = self.round(self.verification.covered)
             yield zip(trials, run(trials), strict=True)
 
-    def _all_faults(self, table: int) -> list[StepFault]:
-        if not self._aimed:
-            return []
-        try:
-            feed = self.application.feed(self._seed)
-            faults = single_faults(self.application.versions, feed, self.usual, table=table)
-        except Exception:  # noqa: BLE001  user code that fails without any fault: the first plan will show it
-            return []
-        Random(f"{self._seed}/steering").shuffle(faults)
-        return faults
-
     def round(self, covered: Counter[Spot]) -> list[PipelineTrial]:
         """Return the next round. ``covered``: where faults have struck so far."""
         number, self._rounds = self._rounds, self._rounds + 1
+        return self._drawn(number, 0, ROUND, covered)
+
+    def _drawn(self, of_round: int, begin: int, end: int, covered: Counter[Spot]) -> list[PipelineTrial]:
+        """Return some trials of a round."""
+        data = drawn(self._seed, of_round)[begin:end]
         return [
-            self._trial(data, number * ROUND + place, covered)
-            for place, data in enumerate(drawn(self._seed, number))
+            self._trial(some, of_round * ROUND + place, covered) for place, some in enumerate(data, begin)
         ]
 
     def _trial(self, data: bytes, number: int, covered: Counter[Spot]) -> PipelineTrial:
-        """Aim a drawn plan, and give it the next input in turn."""
-        turn = number % len(self._feed_seeds)
+        """Aim a drawn plan at the scene whose turn it is."""
+        scene = (self._part_of(number) if self._small_first and number else None) or self._whole()
         in_newest = number // ROUND % _NEWEST_EVERY == _NEWEST_EVERY - 1
-        plan = decode_plan(
-            data + bytes([NEWEST_TABLE]) if in_newest else data, self._grounds[turn], self.usual
-        )
-        aimed = self._aim(plan, covered) if plan.faults.count else plan
+        plan = decode_plan(data + bytes([NEWEST_TABLE]) if in_newest else data, scene.ground, self.usual)
+        if plan.faults.count:
+            plan = self._aim(plan, covered, scene.faults)
         if self._ordering is not None:
             priorities = self._ordering.draw(Random(f"{self._seed}/{number}/priorities"))
-            aimed = msgspec.structs.replace(aimed, priorities=priorities)
-        return PipelineTrial(aimed, self._feed_seeds[turn], watched=number % EVERY == 0)
+            plan = msgspec.structs.replace(plan, priorities=priorities)
+        return scene.part.trial(plan, watched=scene.part.kept is None and self._is_watched())
 
-    def _aim(self, plan: Plan, covered: Counter[Spot]) -> Plan:
-        faults = [self._next(covered) for _ in range(self._aimed if self._faults else 0)]
-        faults += self._outside.choice(self._breaches) if self._breaches else ()
+    def _whole(self) -> _Scene:
+        """Return the next whole input."""
+        turn, self._wholes = self._wholes % len(self._feed_seeds), self._wholes + 1
+        return _Scene(Part(self._feed_seeds[turn]), self._grounds[turn], self._faults)
+
+    def _is_watched(self) -> bool:
+        return (self._wholes - 1) % (_WATCHED if any(self._scenes.values()) else EVERY) == 0
+
+    def _part_of(self, number: int) -> _Scene | None:
+        """Return the part whose turn it is; ``None``: it is a whole input's, or the part says nothing."""
+        of_round, place = divmod(number, ROUND)
+        all_in_turn = number < _WHOLE_FIRST * len(self._feed_seeds)
+        if number % (_WHOLE_FIRST if all_in_turn else _WHOLE_LATER) == 0:
+            return None
+        middle = not all_in_turn and number % _WHOLE_LATER == 1
+        index = of_round // 2 if middle else of_round + 3 if of_round else place // 8
+        return self._scene(middle, index % _PARTS)
+
+    def _scene(self, middle: bool, index: int) -> _Scene | None:  # noqa: FBT001  a private helper
+        """Return the part of a number, prepared once."""
+        if (middle, index) not in self._scenes:
+            self._scenes[middle, index] = self._prepared(middle, index)
+        return self._scenes[middle, index]
+
+    def _prepared(self, middle: bool, index: int) -> _Scene | None:  # noqa: FBT001  a private helper
+        application = self.application
+        feed_seed = self._feed_seeds[index % len(self._feed_seeds)]
+        records = application.feed(feed_seed).records
+        if records <= max(MIDDLE if middle else SMALL):
+            return None
+        random = Random(f"{self._seed}/part/{middle}/{index}")
+        part = draw_part(random, feed_seed, records, self._meetings(feed_seed), middle=middle)
+        healthy = part.healthy(self.usual)
+        if any(says_nothing(judged, application) for judged in self._run([healthy])):
+            return None
+        feed = application.input_of(healthy)
+        return _Scene(part, ground_of(application.versions, feed, self.usual), self._early_faults)
+
+    def _meetings(self, feed_seed: int) -> Meetings:
+        if feed_seed not in self._met:
+            self._met[feed_seed] = meetings_in(self.application.pipeline, self.application.feed(feed_seed))
+        return self._met[feed_seed]
+
+    @cached_property
+    def _grounds(self) -> list[Ground]:
+        versions, feed = self.application.versions, self.application.feed
+        return [ground_of(versions, feed(feed_seed), self.usual) for feed_seed in self._feed_seeds]
+
+    @cached_property
+    def _early_faults(self) -> StepFaults:
+        """Those of them at the first steps of their kinds, which a part has, too."""
+        early = {
+            spot: [fault for fault in faults if fault.step.nth <= 2] for spot, faults in self._faults.items()
+        }
+        return {spot: faults for spot, faults in early.items() if faults}
+
+    @cached_property
+    def _faults(self) -> StepFaults:
+        """The faults at the steps of the first input."""
+        if not self._aimed:
+            return {}
+        feed = self.application.feed(self._seed)
+        try:
+            faults = single_faults(self.application.versions, feed, self.usual, table=self._table)
+        except Exception:  # noqa: BLE001  user code that fails without any fault: the first plan will show it
+            return {}
+        Random(f"{self._seed}/steering").shuffle(faults)
+        at: defaultdict[Spot, list[StepFault]] = defaultdict(list)
+        for fault in faults:
+            at[spot_of(fault)].append(fault)
+        return at
+
+    def _aim(self, plan: Plan, covered: Counter[Spot], faults: StepFaults) -> Plan:
+        given = [self._next(covered, faults) for _ in range(self._aimed if faults else 0)]
+        given += self._outside.choice(self._breaches) if self._breaches else ()
         schedule = plan.faults
-        return msgspec.structs.replace(plan, faults=schedule.with_planned([*schedule.planned, *faults]))
+        return msgspec.structs.replace(plan, faults=schedule.with_planned([*schedule.planned, *given]))
 
-    def _next(self, covered: Counter[Spot]) -> StepFault:
+    def _next(self, covered: Counter[Spot], faults: StepFaults) -> StepFault:
         """Return a fault for the place struck or tried least often, a different one each time."""
         tried = self._tried
-        spot = min(self._faults, key=lambda spot: covered[spot] + tried[spot])
-        faults = self._faults[spot]
+        spot = min(faults, key=lambda spot: covered[spot] + tried[spot])
         tried[spot] += 1
-        return faults[tried[spot] % len(faults)]
+        return faults[spot][tried[spot] % len(faults[spot])]
 
 
 def spot_of(fault: StepFault) -> Spot:

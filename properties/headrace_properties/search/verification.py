@@ -10,6 +10,7 @@ from headrace_properties.search.judging import Failure, JudgedRun
 from headrace_properties.search.novelty import Novelty
 from headrace_properties.search.ordering import Ordering
 from headrace_properties.search.scope import Exploration
+from headrace_properties.search.small_parts import size_of
 from headrace_properties.search.user_lines import Branch, unreached
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
@@ -22,6 +23,8 @@ class Verification:
         runs: runs in which at least one fault took effect.
         idle: runs in which none did; they do not count.
         events: History events judged.
+        sizes: size of the part of an input (`small_parts.size_of`) to the number of runs on such parts.
+        sizes_events: the same, to the number of History events of those runs.
         struck: fault to how often it really took effect.
         reached: interesting case to how often it came up (the `sometimes` twins).
         covered: protocol step, fault and role to how often that fault took effect there.
@@ -41,6 +44,8 @@ class Verification:
     runs: int = 0
     idle: int = 0
     events: int = 0
+    sizes: Counter[str] = field(default_factory=Counter)
+    sizes_events: Counter[str] = field(default_factory=Counter)
     struck: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
     covered: Counter[Spot] = field(default_factory=Counter)
@@ -94,6 +99,8 @@ class Verification:
         else:
             self.idle += 1
         self.events += judged.events
+        self.sizes[size_of(trial)] += 1
+        self.sizes_events[size_of(trial)] += judged.events
         if self.ordering is not None:
             self.ordering.take(judged.chains)
         if self.exploration is not None:
