@@ -47,7 +47,7 @@ def write(df, batch_id):
     with psycopg.connect(SHOP) as db:
         db.execute("INSERT INTO payments SELECT * FROM stage ON CONFLICT (id) DO UPDATE SET amount = EXCLUDED.amount")
 """
-ROWS = (((1, 10), (2, 20)),)
+ROWS = (((1, 10), (2, 20)), ((3, 30),))
 
 
 @pytest.fixture(scope="module")
