@@ -64,7 +64,9 @@ PLANTED_JOBS = "tests.properties.spark_jobs.trials"
 """A clone has this module with planted jobs by name, ``ALL``, each with its ``target``."""
 
 FIRST = "plain"
-SEARCHES: Mapping[str, Mapping[str, Any]] = MappingProxyType({FIRST: MappingProxyType({})})
+SEARCHES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {FIRST: {"small_first": False}, "small parts first": {}}
+)
 """By name, what each search sets of `Search`. The others are compared with the first."""
 
 

@@ -48,6 +48,7 @@ class Search:
         scope: of an exhaustive search, or one by lineage.
         resume: file with the runs of such a search that have been made.
         outside: faults outside the model that are wanted.
+        small_first: a random search runs small parts of the inputs first.
     """
 
     kind: SearchKind = SearchKind.RANDOM
@@ -60,6 +61,7 @@ class Search:
     scope: Scope = field(default_factory=Scope)
     resume: Path | None = None
     outside: tuple[Breach, ...] = ()
+    small_first: bool = True
 
     @property
     def runs(self) -> int:
@@ -182,6 +184,7 @@ class PipelineTarget:
                     protocol=protocol,
                     outside=search.outside,
                     depth=search.depth if search.kind is SearchKind.PCT else None,
+                    small_first=search.small_first,
                 )
             case SearchKind.EXHAUSTIVE:
                 return ExhaustiveSearch(application, scope, feed_seed=seed, protocol=protocol)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace import MAX_TIME
 from headrace.history import History
@@ -93,6 +93,11 @@ class JudgedRun:
     def failed(self) -> bool:
         """Whether it violates an invariant or a promise, or stopped with an error."""
         return bool(self.error or self.broken)
+
+    def without_failure(self) -> "JudgedRun":
+        """Return it with what it has shown, but without what it violates and the error that stopped it."""
+        verdicts = {name: verdict for name, verdict in self.verdicts.items() if name not in self.broken}
+        return replace(self, verdicts=verdicts, error=None)
 
     def fails_like(self, violated: Collection[str], error: RunError | None) -> bool:
         """Return whether it violates one of these, or, if there are none, stopped with an error of this one's class."""

@@ -8,7 +8,8 @@ Rules of this file:
 * A part has records of one key of some computation, from different streams if the key has several, and some that are not; or a
   stretch of the input. All watermarks stay, so windows end.
 * A part that breaks a promise or the code without any fault says nothing of faults: its author may mean whole inputs alone. It
-  is left out. What breaks an invariant there is the protocol's, and stays.
+  is left out. So is what breaks one under faults, unless it does so with the times that the input has: closer arrivals let
+  the low watermark run further ahead than the author has it. What breaks an invariant is the protocol's, and stays.
 """
 
 from collections import defaultdict
@@ -76,6 +77,11 @@ def says_nothing(judged: JudgedRun, application: Application) -> bool:
     """Return whether a part breaks something of the author's without any fault. ``judged``: its run."""
     promised = {promise.name for promise in application.promises}
     return judged.error is not None or not judged.verdicts or bool(judged.broken.keys() & promised)
+
+
+def breaks_invariant(judged: JudgedRun, application: Application) -> bool:
+    """Return whether a run breaks an invariant of the protocol, which holds whatever the input and its times."""
+    return bool(judged.broken.keys() - {promise.name for promise in application.promises})
 
 
 Meetings = Mapping[int, Sequence[tuple[int, str]]]

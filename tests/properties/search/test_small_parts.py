@@ -1,7 +1,9 @@
 """Most runs of a search are on small parts of its inputs, which accuse nobody who means whole inputs."""
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from random import Random
 
 import msgspec
@@ -13,7 +15,7 @@ from headrace_properties.explain.descriptions import input_lines
 from headrace_properties.promises import Promise, at_end
 from headrace_properties.proof.mutants import CATALOGUE, Probe
 from headrace_properties.search.application import Application, PipelineTrial
-from headrace_properties.search.judging import try_plan
+from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.small_parts import (
     MIDDLE,
     SMALL,
@@ -27,6 +29,7 @@ from headrace_properties.search.small_parts import (
 from headrace_properties.search.steering import FEEDS, Steering
 from headrace_properties.search.strategy import search
 from headrace_properties.search.verification import Verification
+from headrace_properties.verdict import Holds, Verdict, Violated
 from headrace_sim import Feed, FeedBuilder
 
 
@@ -136,7 +139,7 @@ def many(moment: object) -> bool:
     return moment.inputs("mail")[4] is not None  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("promise", [every_city_has_letters, many], ids=str)
+@pytest.mark.parametrize("promise", [every_city_has_letters, many], ids=lambda promise: promise.name)
 def test_a_promise_about_whole_inputs_is_not_broken_by_a_part(promise: Promise) -> None:
     application = Application((PIPELINE,), feed, (promise,))
     found = search(Steering(application), examples=60)
@@ -166,3 +169,32 @@ def test_what_breaks_on_a_part_is_reported_with_the_times_of_the_input_if_it_bre
     told = "\n".join(input_lines(replace(found.failure, gap_us=50 * MILLISECOND), application))
     assert "arrive at most 0.050000s apart" in told
     assert "arrive at most" not in "\n".join(input_lines(replace(found.failure, gap_us=None), application))
+
+
+@pytest.mark.parametrize(
+    ("broken", "with_own_times", "fails"),
+    [(many.name, False, False), (many.name, True, True), ("S6", False, True)],
+)
+def test_a_promise_must_break_with_the_times_of_the_input_and_an_invariant_need_not(
+    broken: str,
+    with_own_times: bool,  # noqa: FBT001
+    fails: bool,  # noqa: FBT001
+) -> None:
+    """Runs on parts break something, whatever the plan; those with the input's own times only if so wished."""
+
+    def run(trials: Sequence[PipelineTrial]) -> Iterator[JudgedRun]:
+        for trial in trials:
+            strikes = bool(trial.plan.faults.count) and trial.kept is not None
+            wrong = strikes and (with_own_times or trial.gap_us is not None)
+            verdicts: dict[str, Verdict] = {broken: Violated("broken", ()) if wrong else Holds(1)}
+            yield JudgedRun(verdicts, {}, Counter(), Counter(), 1, "")
+
+    judged = [
+        pair
+        for batch in islice(Steering(Application((PIPELINE,), feed, (many,))).batches(run), 3)
+        for pair in batch
+    ]
+    assert any(trial.kept for trial, _ in judged)
+    assert any(outcome.failed for _, outcome in judged) == fails
+    failing = [trial for trial, outcome in judged if outcome.failed]
+    assert {trial.gap_us is None for trial in failing} == ({broken == many.name} if fails else set())
