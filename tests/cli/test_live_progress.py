@@ -12,8 +12,13 @@ from rich.console import Console
 from headrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
 from headrace_cli.terminal import live_progress
 from headrace_cli.terminal.documents import progress_document
-from headrace_cli.terminal.live_progress import RunProgress, progress_line
+from headrace_cli.terminal.live_progress import RunProgress, SearchProgress, progress_line
 from headrace_cli.terminal.signals import Stopped, stop_requested
+from headrace_properties.search.judging import Failure
+from headrace_properties.search.plans import Plan
+from headrace_properties.search.verification import Verification
+from headrace_properties.verdict import Violated
+from headrace_sim import NO_FAULTS, ClusterOptions
 from tests.cli.rig import Run, plain
 
 COUNTER = ComputationProgress("counter", 1_234, 3, 55, 1_357_000_000 * SECOND, 90 * SECOND, 17, 30, 12_345)
@@ -101,3 +106,15 @@ def test_a_measurement_names_its_current_part(monkeypatch: pytest.MonkeyPatch, *
     assert isinstance(console.file, io.StringIO)
     text = plain(console.file.getvalue())
     assert ("hunting mutants" if terminal else "hunting mutants: 3 of 1,080") in text
+
+
+def test_what_a_search_finds_is_shown_before_it_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), width=130, markup=False, highlight=False)
+    monkeypatch.setattr(live_progress, "error_console", lambda: console)
+    failure = Failure(Plan(NO_FAULTS, ClusterOptions(), 0), 0, {"S6": Violated("late", ())}, "")
+    with SearchProgress(20) as progress:
+        progress.on_run(Verification(runs=1))
+        for _ in range(3):
+            progress.on_run(Verification(runs=2, failure=failure))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().count("VIOLATED in run 2: S6. The report follows.\n") == 1

@@ -173,6 +173,7 @@ class SearchProgress:
     def __init__(self, examples: int) -> None:
         self.latest: Verification | None = None
         self.runs = 0
+        self._said = False
         self._examples = examples
         columns = (MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
         self._display = RunProgress("searching", *columns)
@@ -205,6 +206,10 @@ class SearchProgress:
         """Count a run; `verify` calls it after each."""
         self.latest = verification
         self.runs += 1
+        if verification.failure is not None and not self._said:
+            self._said = True
+            names = ", ".join(verification.failure.violations) or "the run stopped with an error"
+            self._display.say(f"VIOLATED in run {self.runs:,}: {names}. The report follows.")
         word, (done, of) = self._how_far(verification)
         rate = f"{self._rate} runs/s"
         self._display.show(word, done, of, lambda: self._line(verification), rate)
