@@ -1,6 +1,5 @@
 """Calls that fork often, in a small process: a fork of one with all tests in it costs several times as much."""
 
-import gc
 import multiprocessing
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -30,7 +29,6 @@ def call(function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
 
 
 def _answer(what: bytes, sender: Connection) -> None:
-    gc.freeze()  # else a collection here copies the pages of all that the server has imported
     function, args, kwargs = cloudpickle.loads(what)
     result: Any = None
     error: Exception | None = None
