@@ -40,7 +40,7 @@ _OF_ONE_KEY = 0.75
 """Choice: the share of small parts whose records meet."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class InputPart(msgspec.Struct, frozen=True):
     """A part of an input.
 
     Attributes:
@@ -79,6 +79,23 @@ def says_nothing(judged: JudgedRun, application: Application) -> bool:
     return judged.error is not None or not judged.verdicts or bool(judged.broken.keys() & promised)
 
 
+def with_own_times(trial: PipelineTrial, application: Application) -> PipelineTrial:
+    """Return a trial on closer arrivals with the input's own times; its faults stay where they are beside the first record."""
+    own = msgspec.structs.replace(trial, gap_us=None)
+    closer, further = application.input_of(trial), application.input_of(own)
+    later_us = _first_us(further) - _first_us(closer)
+    schedule = trial.plan.faults
+    moved = tuple(msgspec.structs.replace(fault, at_us=fault.at_us + later_us) for fault in schedule.faults)
+    heal_at_us = schedule.heals_at_us + further.end_us - closer.end_us
+    schedule = msgspec.structs.replace(schedule, faults=moved, heal_at_us=heal_at_us)
+    return msgspec.structs.replace(own, plan=msgspec.structs.replace(trial.plan, faults=schedule))
+
+
+def _first_us(feed: Feed) -> int:
+    """Return when the first record arrives."""
+    return next((entry.at_us for entry in feed.entries if isinstance(entry.event, SourceRecord)), 0)
+
+
 def breaks_invariant(judged: JudgedRun, application: Application) -> bool:
     """Return whether a run breaks an invariant of the protocol, which holds whatever the input and its times."""
     return bool(judged.broken.keys() - {promise.name for promise in application.promises})
@@ -107,7 +124,7 @@ def meetings_in(pipeline: Pipeline, feed: Feed) -> Meetings:
     return meetings
 
 
-def draw_part(random: Random, feed_seed: int, records: int, meetings: Meetings, *, middle: bool) -> Part:
+def draw_part(random: Random, feed_seed: int, records: int, meetings: Meetings, *, middle: bool) -> InputPart:
     """Draw a part of an input.
 
     Args:
@@ -121,14 +138,14 @@ def draw_part(random: Random, feed_seed: int, records: int, meetings: Meetings, 
     gap_us = SECOND if middle else random.choice(_GAPS_US)
     if middle:
         begin = random.randrange(records - size + 1)
-        return Part(feed_seed, tuple(range(begin, begin + size)), gap_us)
+        return InputPart(feed_seed, tuple(range(begin, begin + size)), gap_us)
     first = random.randrange(records)
     kept = {first}
     if random.random() < _OF_ONE_KEY:
         kept |= set(_meeting(random, first, size, meetings))
     others = [number for number in range(records) if number not in kept]
     kept |= set(random.sample(others, size - len(kept)))
-    return Part(feed_seed, tuple(sorted(kept)), gap_us)
+    return InputPart(feed_seed, tuple(sorted(kept)), gap_us)
 
 
 def _meeting(random: Random, first: int, size: int, meetings: Meetings) -> Iterator[int]:

@@ -38,12 +38,13 @@ from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, grou
 from headrace_properties.search.small_parts import (
     MIDDLE,
     SMALL,
+    InputPart,
     Meetings,
-    Part,
     breaks_invariant,
     draw_part,
     meetings_in,
     says_nothing,
+    with_own_times,
 )
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.store_breaches import breaches_of
@@ -124,7 +125,7 @@ StepFaults = Mapping[Spot, list[StepFault]]
 class _Scene:
     """What a plan is drawn for: an input or a part of one, what there is to disturb, and faults at its steps."""
 
-    part: Part
+    part: InputPart
     ground: Ground
     faults: StepFaults
 
@@ -198,7 +199,7 @@ class Steering:
             if trial.gap_us is None or not judged.failed or breaks_invariant(judged, self.application):
                 yield trial, judged
                 continue
-            own_times = msgspec.structs.replace(trial, gap_us=None)
+            own_times = with_own_times(trial, self.application)
             again = next(iter(self._run([own_times])))
             failed = again.fails_like(judged.broken, judged.error)
             yield (own_times, again) if failed else (trial, judged.without_failure())
@@ -230,7 +231,7 @@ class Steering:
     def _whole(self) -> _Scene:
         """Return the next whole input."""
         turn, self._wholes = self._wholes % len(self._feed_seeds), self._wholes + 1
-        return _Scene(Part(self._feed_seeds[turn]), self._grounds[turn], self._faults)
+        return _Scene(InputPart(self._feed_seeds[turn]), self._grounds[turn], self._faults)
 
     def _is_watched(self) -> bool:
         return (self._wholes - 1) % (_WATCHED if any(self._scenes.values()) else EVERY) == 0

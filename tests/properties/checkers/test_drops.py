@@ -37,5 +37,5 @@ def test_it_is_counted_in_a_run(host: str) -> None:
 
 
 def test_it_is_counted_in_a_search() -> None:
-    verification = search(Steering(Application(pipeline, feed)), examples=3)
+    verification = search(Steering(Application(pipeline, feed), small_first=False), examples=3)
     assert verification.dropped["sum"] >= 9

@@ -20,7 +20,7 @@ from headrace_properties.search.small_parts import (
     MIDDLE,
     SMALL,
     WHOLE,
-    Part,
+    InputPart,
     draw_part,
     meetings_in,
     says_nothing,
@@ -145,7 +145,7 @@ def test_a_promise_about_whole_inputs_is_not_broken_by_a_part(promise: Promise) 
     found = search(Steering(application), examples=60)
     assert found.failure is None
     assert found.sizes[WHOLE] > 20
-    part = Part(0, (0, 1), 50 * MILLISECOND)
+    part = InputPart(0, (0, 1), 50 * MILLISECOND)
     steering = Steering(application)
     judged = next(iter(steering._run([part.healthy(steering.usual)])))
     assert says_nothing(judged, application)

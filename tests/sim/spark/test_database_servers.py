@@ -189,6 +189,24 @@ def test_what_a_program_makes_first_is_kept_apart_and_each_trial_begins_with_it(
     assert not check_sink(no_id, [[("ann", 10)]], schema, prepare=kept.restore).holds
 
 
+def extras_late(df: Any, batch_id: int) -> None:
+    """Write as `no_id` does, but import what psycopg2 has beside PEP 249 only here."""
+    from tests.sim.spark.server_like.extras import execute_values  # noqa: PLC0415  as people write it
+
+    with connect("dbname=bank") as db:
+        cursor = db.cursor()
+        cursor.execute("CREATE TABLE IF NOT EXISTS late (account TEXT, amount INT)")
+        rows = [(row.account, row.amount) for row in df.collect()]
+        execute_values(cursor, "INSERT INTO late (account, amount) VALUES %s", rows)
+        db.commit()
+
+
+def test_extras_that_are_imported_late_are_answered_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, server_like.extras.__name__)
+    monkeypatch.delattr(server_like, "extras")
+    assert not check_sink(extras_late, [[("ann", 10)]], "account STRING, amount INT").holds
+
+
 def test_what_replaces_a_function_is_not_looked_for_where_two_modules_share_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -191,16 +191,17 @@ def is_database(module: ModuleType) -> bool:
 
 
 def _answer(module: ModuleType) -> None:
-    if not is_database(module):
-        return
-    if module.__name__.startswith(_OWN) or hasattr(module.connect, "stands_in"):
+    name, _, last = module.__name__.rpartition(".")
+    module = sys.modules.get(name, module) if last == "extras" else module  # which may be imported behind it
+    if not is_database(module) or module.__name__.startswith(_OWN):
         return
 
     def connect(*args: Any, **options: Any) -> Any:
         return _connected(module, args, options)
 
     connect.stands_in = True  # type: ignore[attr-defined]
-    replace_in(module, "connect", connect)
+    if not hasattr(module.connect, "stands_in"):
+        replace_in(module, "connect", connect)
     for owner, name in _replaceable(module)[1:]:
         replace_in(owner, name, EXTRAS[name])
 
