@@ -35,7 +35,6 @@ LONGEST = (
     "tests/cli/test_everyday.py",
     "tests/cli/test_verify.py",
     "tests/properties/sinks/test_table_sinks.py",
-    "tests/sim/spark/test_database_servers.py",
 )
 """They begin first, after those on Spark, lest one process works on them long after the other has nothing left."""
 os.environ.setdefault(
@@ -53,6 +52,7 @@ NEEDS_SPARK = (
     "scenarios/headrace_scenarios/chaos", "cli/headrace_cli/reports/chaos_report.py",
     "benchmarks/headrace_benchmarks/spark_*",
     "tests/benchmarks/test_spark_jobs.py", "tests/cli/test_job_commands.py", "tests/cli/test_everyday.py",
+    "tests/cli/test_verify_spark.py",
 )  # fmt: skip
 """What cannot even be imported without PySpark."""
 
