@@ -19,13 +19,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from random import Random
-from unittest.mock import patch
 
-import hypothesis
 import msgspec
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from hypothesis.internal.conjecture import providers
 
 from headrace_properties.search.application import Application, PipelineTrial
 from headrace_properties.search.coverage import Spot
@@ -51,7 +46,7 @@ from headrace_properties.search.store_breaches import breaches_of
 from headrace_properties.search.strategy import Batch
 from headrace_properties.search.user_lines import EVERY
 from headrace_properties.search.verification import Verification
-from headrace_sim import SOUND, ClusterOptions, Protocol, StepFault
+from headrace_sim import NO_FAULTS, SOUND, ClusterOptions, Protocol, StepFault
 from headrace_sim.faults import Breach
 from headrace_sim.steps import role_of
 
@@ -73,11 +68,6 @@ _NEWEST_EVERY = 4
 """Choice: every fourth round draws from the newest table of kinds, so that most plans of a seed stay what they were."""
 
 
-_no_constants = patch.object(providers, "_get_local_constants", type(providers.GLOBAL_CONSTANTS), create=True)
-"""Hypothesis mixes literals of all imported modules into what it draws, and caches them in the current directory. No plan depends
-on them, and to read them takes longer than a short search."""
-
-
 @lru_cache(maxsize=256)
 def drawn(seed: int, number: int) -> tuple[bytes, ...]:
     """Return the bytes of a round's plans, as Hypothesis draws them; zeros, the plan without faults, in the first round only.
@@ -88,7 +78,20 @@ def drawn(seed: int, number: int) -> tuple[bytes, ...]:
         seed: of the search.
         number: of the round, from 0.
     """
+    # As late as this: commands that end with an error, or replay a failure, draw nothing.
+    from unittest.mock import patch  # noqa: PLC0415
+
+    import hypothesis  # noqa: PLC0415
+    from hypothesis import HealthCheck, Phase, given, settings  # noqa: PLC0415
+    from hypothesis import strategies as st  # noqa: PLC0415
+    from hypothesis.internal.conjecture import providers  # noqa: PLC0415
+
     plans: list[bytes] = []
+    # Hypothesis mixes literals of all imported modules into what it draws, and caches them in the current directory. No plan
+    # depends on them, and to read them takes longer than a short search.
+    no_constants = patch.object(
+        providers, "_get_local_constants", type(providers.GLOBAL_CONSTANTS), create=True
+    )
 
     @hypothesis.seed(seed * _ROUNDS + number)
     @settings(
@@ -99,7 +102,7 @@ def drawn(seed: int, number: int) -> tuple[bytes, ...]:
         if any(data) or not (number or plans):
             plans.append(data)
 
-    with warnings.catch_warnings(), _no_constants:
+    with warnings.catch_warnings(), no_constants:
         warnings.simplefilter("ignore", hypothesis.errors.HypothesisWarning)
         note()
     return tuple(plans)
@@ -200,8 +203,10 @@ class Steering:
                 yield trial, judged
                 continue
             own_times = with_own_times(trial, self.application)
-            again = next(iter(self._run([own_times])))
-            failed = again.fails_like(judged.broken, judged.error)
+            healthy = msgspec.structs.replace(own_times, plan=Plan(NO_FAULTS, self.usual, 0))
+            again, undisturbed = self._run([own_times, healthy])
+            by_faults = not says_nothing(undisturbed, self.application)
+            failed = by_faults and again.fails_like(judged.broken, judged.error)
             yield (own_times, again) if failed else (trial, judged.without_failure())
 
     def round(self, covered: Counter[Spot]) -> list[PipelineTrial]:

@@ -172,20 +172,29 @@ def test_what_breaks_on_a_part_is_reported_with_the_times_of_the_input_if_it_bre
 
 
 @pytest.mark.parametrize(
-    ("broken", "with_own_times", "fails"),
-    [(many.name, False, False), (many.name, True, True), ("S6", False, True)],
+    ("broken", "with_own_times", "undisturbed", "fails"),
+    [
+        (many.name, False, False, False),
+        (many.name, True, False, True),
+        (many.name, True, True, False),
+        ("S6", False, False, True),
+    ],
 )
 def test_a_promise_must_break_with_the_times_of_the_input_and_an_invariant_need_not(
     broken: str,
     with_own_times: bool,  # noqa: FBT001
+    undisturbed: bool,  # noqa: FBT001
     fails: bool,  # noqa: FBT001
 ) -> None:
-    """Runs on parts break something, whatever the plan; those with the input's own times only if so wished."""
+    """Runs on parts break something; those with the input's own times if so wished, and there without a fault if so wished."""
 
     def run(trials: Sequence[PipelineTrial]) -> Iterator[JudgedRun]:
         for trial in trials:
-            strikes = bool(trial.plan.faults.count) and trial.kept is not None
-            wrong = strikes and (with_own_times or trial.gap_us is not None)
+            own_times = trial.gap_us is None
+            strikes = trial.kept is not None and (
+                bool(trial.plan.faults.count) or (undisturbed and own_times)
+            )
+            wrong = strikes and (with_own_times or not own_times)
             verdicts: dict[str, Verdict] = {broken: Violated("broken", ()) if wrong else Holds(1)}
             yield JudgedRun(verdicts, {}, Counter(), Counter(), 1, "")
 
