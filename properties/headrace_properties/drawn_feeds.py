@@ -8,18 +8,20 @@ Rules of this file:
 * The search shrinks an input like any other: by leaving out records.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import msgspec
-from hypothesis import given, settings
-from hypothesis.strategies import SearchStrategy
 
 from headrace import MILLISECOND, SECOND, HeadraceError, OptionsError, Pipeline
 from headrace.api.errors import with_article
 from headrace_sim import Feed, FeedBuilder
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
 
 _BYTES = 1 << 14
 """Number of bytes to draw from. Choice: more than the 8 KiB that Hypothesis takes for one input."""
@@ -71,7 +73,7 @@ class DrawnFeed:
             list promise as much as is true after each arrival (the lowest timestamp to come), so no record of it is late.
     """
 
-    def __init__(self, pipeline: Pipeline, strategy: SearchStrategy[Any]) -> None:
+    def __init__(self, pipeline: Pipeline, strategy: "SearchStrategy[Any]") -> None:
         self._pipeline = pipeline
         self._strategy = strategy
 
@@ -122,10 +124,18 @@ def _wait(arrival: Arrival) -> int:
 
 def feed_function(pipeline: Pipeline, feed: Any) -> Any:
     """Return what makes inputs from seeds: a strategy becomes a `DrawnFeed`; anything else is left as it is."""
-    return DrawnFeed(pipeline, feed) if isinstance(feed, SearchStrategy) else feed
+    return DrawnFeed(pipeline, feed) if _is_strategy(feed) else feed
 
 
-def _draw(strategy: SearchStrategy[Any], random: Random) -> Any:
+def _is_strategy(feed: Any) -> "TypeGuard[SearchStrategy[Any]]":
+    """Return whether it is a strategy. Whoever made one has imported Hypothesis, which takes others a tenth of a second."""
+    strategies = sys.modules.get("hypothesis.strategies")
+    return strategies is not None and isinstance(feed, strategies.SearchStrategy)
+
+
+def _draw(strategy: "SearchStrategy[Any]", random: Random) -> Any:
+    from hypothesis import given, settings  # noqa: PLC0415  imported by whoever made the strategy
+
     values: list[Any] = []
 
     @settings(database=None)

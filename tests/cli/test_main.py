@@ -203,6 +203,26 @@ def test_help_and_wrong_options_import_neither_the_engine_nor_heavy_libraries(
     assert {"hypothesis", "networkx", "simpy", "pyspark", "pandas", "pyarrow", "numpy"}.isdisjoint(imported)
 
 
+def test_a_target_that_is_not_there_is_refused_before_what_only_a_search_needs_is_imported(
+    tmp_path: Path,
+) -> None:
+    program = (
+        "import sys, headrace_cli.main as main\ntry: main.app(['verify', 'nosuch:pipeline'])\n"
+        "finally: print('\\n', *sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "nosuch" in done.stderr) == (2, True)
+    needless = {"hypothesis", "unittest.mock", "pyspark", "pandas", "numpy", "headrace_cli.reports.pictures"}
+    assert needless.isdisjoint(done.stdout.splitlines()[-1].split())
+
+
 def test_the_names_and_defaults_in_help_are_those_of_the_code() -> None:
     assert (choices.CALL_S, choices.FAILURES, choices.FEEDS) == (CALL_S, FOLDER, FEEDS)
     assert choices.FAULT_KINDS == USUAL_KINDS

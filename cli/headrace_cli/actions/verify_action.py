@@ -22,7 +22,6 @@ from headrace_cli.options.program_options import Engine, ProgramOptions
 from headrace_cli.options.search_options import ScopeOptions, SearchOptions
 from headrace_cli.options.showing import Showing
 from headrace_cli.options.target_options import TargetOptions
-from headrace_cli.reports.pictures import save_comparison, save_pictures
 from headrace_cli.reports.search_end import SearchEnd
 from headrace_cli.reports.search_report import SearchReport
 from headrace_cli.reports.spark_report import SparkSearchReport
@@ -241,11 +240,15 @@ def _save_run(trials: "AnyTrials", output: OutputOptions, files: OutputFiles) ->
     failure = trials.verification.failure if isinstance(trials, PipelineTrials) else None
     if finding is not None and (failure is None or failure.error):
         name = trials.target.name if isinstance(trials, PipelineTrials) else trials.name
+        from headrace_cli.reports.pictures import save_comparison
+
         save_comparison(output.html, files, name, finding, trials.explanation(finding))
     if not isinstance(trials, PipelineTrials) or failure is None or failure.error:
         return
     target = trials.target
     events, verdicts, _ = run_plan(target.application, failure.trial, target.protocol)
+    from headrace_cli.reports.pictures import save_pictures
+
     save_pictures(
         Showing(html=output.html), files, events, verdicts, title=target.name,
         subtitle=f"input {target.feed_name}({failure.trial.feed_seed}), protocol: {target.protocol.name}",
